@@ -20,7 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-use self::group_dir::{GroupDir, OF_FILES, make_file};
+use self::group_dir::{GroupDir, OF_FILES, is_right, make_file};
 pub(crate) use self::open_dir::Makes;
 use self::refusal::Wrong;
 use super::errors::{failed, refused};
@@ -202,7 +202,7 @@ impl Directory {
         let is_right = match &self.shared {
             None => is_of_user(&stat),
             // Root can open it whatever its mode is.
-            Some(shared) => is_part || shared.is_right(&stat),
+            Some(shared) => is_part || is_right(&stat, OF_FILES, &shared.group),
         };
         match is_part || is_regular(&stat) {
             false => Err(Errno::NXIO),

@@ -29,10 +29,7 @@ impl Wrong<'_> {
     pub(super) fn at(&self, path: &Path) -> StoreError {
         let shown = path.display();
         let init = |group: &Group| {
-            let options = LocalOptions {
-                group: Some(group.text()),
-                ..LocalOptions::default()
-            };
+            let options = LocalOptions::default().group(group.text());
             command("leasehold init -S", &[&options.url(path)])
         };
         match *self {

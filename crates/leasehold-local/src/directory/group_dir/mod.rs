@@ -98,11 +98,6 @@ impl GroupDir {
         Some((self.parts[number].as_fd(), name))
     }
 
-    /// Whether a file is as files of the group are. Root can open it whatever its mode is.
-    pub(super) fn is_right(&self, stat: &Stat) -> bool {
-        is_right(stat, OF_FILES, &self.group)
-    }
-
     /// Whether that is a socket that belongs to the group, as those made in its directory do.
     pub(super) fn is_socket(&self, stat: &Stat) -> bool {
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -237,7 +232,8 @@ fn mode_of(stat: &Stat) -> RawMode {
     stat.st_mode & 0o7777
 }
 
-fn is_right(stat: &Stat, mode: RawMode, group: &Group) -> bool {
+/// Whether it belongs to the group, and has those rights for it and for others.
+pub(super) fn is_right(stat: &Stat, mode: RawMode, group: &Group) -> bool {
     stat.st_gid == group.gid && mode_of(stat) & LOOKED_AT == mode & LOOKED_AT
 }
 

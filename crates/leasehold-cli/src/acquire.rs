@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
-use leasehold::{Client, Deadlock, ErrorKind};
+use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease};
 use leasehold_console::feed::send_if_other;
 use rustix::process::Signal;
 use tokio::sync::watch;
@@ -12,10 +12,12 @@ use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
 use crate::config::Wait;
 use crate::duration::spoken;
+use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::{Acquired, LockRequest};
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::{ClaimView, KeyView};
 use crate::waiting::{Live, SHORT_WAIT};
@@ -42,50 +44,66 @@ pub(crate) enum Outcome {
     Signalled(Signal),
 }
 
-/// Asks for the lock and waits as long as was said, through outages of the store too.
-pub(crate) async fn acquire(
-    client: &Client,
-    request: &LockRequest,
-    retries: &mut Retries<'_>,
-    signals: &mut Signals,
-    printer: &Printer,
-) -> Result<Outcome, Failure> {
-    tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
-    let mut ui = AcquireUi {
-        client,
-        printer,
-        request,
-        retries,
-        position: 0,
-        rejoined: 0,
-        rejoined_before: 0,
-        left_queue: false,
-        told: None,
-        live: None,
-    };
-    let ended = ui.acquire_with_retries(signals).await;
-    ui.live = None;
-    printer.show_live(None);
-    let outcome = ended?;
-    match &outcome {
-        Outcome::Granted(Acquired { held, recovered }) => {
-            ui.retries.usable();
-            let announced = ui.told.is_some() || ui.retries.interrupted;
-            printer.event(Event::acquired(
-                &request.keys,
-                &lease_status::tokens(held),
-                ui.retries.waited(held.waited()),
-                lease_status::acknowledged(held),
-                (*recovered, announced),
-            ));
-        }
-        Outcome::Busy | Outcome::TimedOut => ui.busy().await?,
-        Outcome::Signalled(signal) => {
-            let waited = ui.retries.elapsed();
-            printer.event(Event::withdrawn(&request.keys, *signal, waited));
+impl Session<'_> {
+    /// Asks for the lock, and does the work under it.
+    pub(crate) async fn hold(
+        &mut self,
+        request: &LockRequest,
+        work: impl AsyncFnOnce(&mut Self, MultiLease<Any>) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
+        match self.acquire(request).await {
+            Ok(Outcome::Granted(got)) => work(self, got.held).await,
+            Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
+            Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
+            // It gave up in a deadlock.
+            Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
+                status: request.conflict,
+                ..failure
+            }),
+            Err(failure) => Err(failure),
         }
     }
-    Ok(outcome)
+
+    /// Asks for the lock and waits as long as was said, through outages of the store too.
+    pub(crate) async fn acquire(&mut self, request: &LockRequest) -> Result<Outcome, Failure> {
+        tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
+        let printer = self.printer;
+        let mut ui = AcquireUi {
+            client: &self.client,
+            printer,
+            request,
+            retries: &mut self.retries,
+            position: 0,
+            rejoined: 0,
+            rejoined_before: 0,
+            left_queue: false,
+            told: None,
+            live: None,
+        };
+        let ended = ui.acquire_with_retries(&mut self.signals).await;
+        ui.live = None;
+        printer.show_live(None);
+        let outcome = ended?;
+        match &outcome {
+            Outcome::Granted(Acquired { held, recovered }) => {
+                ui.retries.usable();
+                let announced = ui.told.is_some() || ui.retries.interrupted;
+                printer.event(Event::acquired(
+                    &request.keys,
+                    &lease_status::tokens(held),
+                    ui.retries.waited(held.waited()),
+                    lease_status::acknowledged(held),
+                    (*recovered, announced),
+                ));
+            }
+            Outcome::Busy | Outcome::TimedOut => ui.busy().await?,
+            Outcome::Signalled(signal) => {
+                let waited = ui.retries.elapsed();
+                printer.event(Event::withdrawn(&request.keys, *signal, waited));
+            }
+        }
+        Ok(outcome)
+    }
 }
 
 /// What is shown while the lock is asked for.

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::nested_store::HandedOn;
 use crate::output::{Event, Printer};
-use crate::signals::Signals;
+use crate::session::Session;
 
 /// How long it may take to say with the lock that its job has failed.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
@@ -101,13 +101,12 @@ impl<'a> RunChild<'a> {
     /// Runs the command to its end, and gives the lock back.
     pub(crate) async fn run(
         &self,
-        client: &Client,
+        session: &mut Session<'_>,
         request: &LockRequest,
         held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
-        signals: &mut Signals,
-        printer: &Printer,
     ) -> Result<Done, Failure> {
+        let (client, printer) = (&session.client, session.printer);
         let handed_on = self.hand_on(client, printer);
         let (given, withheld) = self.environment(client, request, &held, handed_on.as_ref());
         let start = Start {
@@ -123,6 +122,7 @@ impl<'a> RunChild<'a> {
         // Those of a leader's later terms begin here.
         let shim = self.shim.take().filter(Shim::is_there);
         let shim = shim.map_or_else(|| self.begin_shim(), Ok);
+        let signals = &mut session.signals;
         let child = shim
             .and_then(|shim| Supervision::start(shim, &start, (&held, policy), signals, printer));
         let ended = match child {

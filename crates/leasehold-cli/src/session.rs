@@ -3,15 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::{Any, Client, MultiLease, Settings};
+use leasehold::{Client, Settings};
 use rustix::process::Signal;
 
-use crate::acquire::{Outcome, acquire};
 use crate::config::CommandSettings;
 use crate::connect::builder;
-use crate::exit::{self, Status};
+use crate::exit::Status;
 use crate::failure::Failure;
-use crate::lock_request::LockRequest;
 use crate::output::Printer;
 use crate::retries::{Patience, Retries};
 use crate::signals::Signals;
@@ -25,6 +23,7 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client,
     pub(crate) retries: Retries<'a>,
     pub(crate) signals: Signals,
+    pub(crate) printer: &'a Printer,
 }
 
 impl<'a> Session<'a> {
@@ -50,6 +49,7 @@ impl<'a> Session<'a> {
                 client,
                 retries,
                 signals,
+                printer,
             }
         }))
     }
@@ -71,31 +71,6 @@ impl<'a> Session<'a> {
         let status = work(&mut session).await;
         leave(&session.client).await;
         status
-    }
-
-    /// Asks for the lock, and does the work under it.
-    pub(crate) async fn hold(
-        &mut self,
-        request: &LockRequest,
-        printer: &Printer,
-        work: impl AsyncFnOnce(&Client, MultiLease<Any>, &mut Signals) -> Result<Status, Failure>,
-    ) -> Result<Status, Failure> {
-        let Self {
-            client,
-            retries,
-            signals,
-        } = self;
-        match acquire(client, request, retries, signals, printer).await {
-            Ok(Outcome::Granted(got)) => work(client, got.held, signals).await,
-            Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
-            Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
-            // It gave up in a deadlock.
-            Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
-                status: request.conflict,
-                ..failure
-            }),
-            Err(failure) => Err(failure),
-        }
     }
 }
 

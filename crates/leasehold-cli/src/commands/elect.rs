@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::acquire::{Outcome, acquire};
+use crate::acquire::Outcome;
 use crate::args::ElectArgs;
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -28,13 +28,8 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     let stand = async |session: &mut Session<'_>| {
         let mut pause = Duration::ZERO;
         loop {
-            let Session {
-                client,
-                retries,
-                signals,
-            } = session;
-            retries.begin_again();
-            let held = match acquire(client, &request, retries, signals, printer).await? {
+            session.retries.begin_again();
+            let held = match session.acquire(&request).await? {
                 Outcome::Granted(got) => Some(got.held),
                 Outcome::Signalled(signal) => return Ok(Status::ended_by(signal)),
                 // Waiting for ever does not end without an answer.
@@ -45,9 +40,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 let tokens = lease_status::tokens(&held);
                 let term = tokens.first().and_then(|(_, term)| *term);
                 printer.event(Event::leading(key, term));
-                let done = command
-                    .run(client, &request, held, None, signals, printer)
-                    .await?;
+                let done = command.run(session, &request, held, None).await?;
                 if done.ends {
                     return Ok(done.status);
                 }
@@ -58,7 +51,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 pause = pause_after(Duration::ZERO, pause);
             }
             tokio::select! {
-                signal = signals.next() => return Ok(Status::ended_by(signal)),
+                signal = session.signals.next() => return Ok(Status::ended_by(signal)),
                 () = sleep(pause) => {}
             }
         }

@@ -36,14 +36,14 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
             return Err(Failure::usage(message)
                 .hint("leave --detach out, and let `leasehold hold` run in the background"));
         }
-        let keeping = async |client: &_, held, signals: &mut _| {
-            let status = keep(args, client, held, signals, printer).await?;
+        let keeping = async |session: &mut Session<'_>, held| {
+            let status = keep(args, session, held).await?;
             if status == exit::LOST {
                 lifetime.lost();
             }
             Ok(status.into())
         };
-        session.hold(&request, printer, keeping).await
+        session.hold(&request, keeping).await
     };
     let (store, asking) = (&args.common.settings, (&*request.keys, request.patience));
     Session::with(store, &request.settings, asking, signals, printer, work).await
@@ -51,11 +51,10 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
 
 async fn keep(
     args: &HoldArgs,
-    client: &Client,
+    session: &mut Session<'_>,
     held: MultiLease<Any>,
-    signals: &mut Signals,
-    printer: &Printer,
 ) -> Result<u8, Failure> {
+    let (client, printer) = (&session.client, session.printer);
     let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
         leave_to_others(client, held, args, file).await?;
@@ -77,7 +76,7 @@ async fn keep(
     let status = tokio::select! {
         biased;
         reason = held.lost() => lost(&held, reason, saved.as_ref(), printer),
-        _ = signals.next() => exit::OK,
+        _ = session.signals.next() => exit::OK,
         // Nobody knows of the lock.
         () = ready(()), if !was_left => exit::OK,
         () = removed(saved.as_ref()) => exit::OK,

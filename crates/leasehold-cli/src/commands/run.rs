@@ -51,17 +51,16 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
                 Some(Recovery::begin(name, &session.client, &mut request, printer).await?)
             }
         };
-        let work = async |client: &_, held, signals: &mut _| {
+        let work = async |session: &mut Session<'_>, held| {
             let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
             let lifeline = kept.as_ref().map(|kept| kept.lifeline());
-            let done = command.run(client, &request, held, lifeline, signals, printer);
-            let done = done.await?;
+            let done = command.run(session, &request, held, lifeline).await?;
             if let Some(kept) = kept.filter(|_| done.settled) {
                 kept.clear(printer);
             }
             Ok(done.status)
         };
-        session.hold(&request, printer, work).await
+        session.hold(&request, work).await
     };
     Session::with(store, &settings, asking, signals, printer, work).await
 }

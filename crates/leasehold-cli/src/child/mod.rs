@@ -85,17 +85,6 @@ pub(crate) struct Child {
     probe: Option<Probe>,
 }
 
-/// What has become of the child.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// It has ended, and is still to be reaped.
-    Ended,
-    /// It was stopped by this signal.
-    Stopped(i32),
-    /// Nothing is left of what it had started.
-    Alone,
-}
-
 /// How the child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -184,7 +173,7 @@ impl Child {
         (!self.reaped).then_some(self.pid)
     }
 
-    /// Waits for what the child, which has ended, has left: [`Change::Alone`] comes when nothing is.
+    /// Waits for what the child, which has ended, has left: [`Report::Alone`] comes when nothing is.
     /// Answers who that is, as far as it is known, if there is anybody.
     pub(crate) fn outlast(&mut self) -> Option<Vec<Pid>> {
         // It is reaped there, because it would hide who else has ended.
@@ -260,8 +249,8 @@ impl Child {
         let _ = self.reports.readable().await;
     }
 
-    /// What has changed since the last look, without waiting.
-    pub(crate) fn change(&mut self) -> io::Result<Option<Change>> {
+    /// What the shim has reported since the last look, without waiting.
+    fn change(&mut self) -> io::Result<Option<Report>> {
         let mut bytes = [0; Report::LENGTH];
         let read = match self.reports.try_read(&mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -270,15 +259,12 @@ impl Child {
             read => read?,
         };
         let whole = (read == Report::LENGTH).then_some(bytes);
-        match whole.and_then(Report::from_bytes) {
-            Some(Report::Ended(end)) => {
-                self.end = Some(end);
-                Ok(Some(Change::Ended))
-            }
-            Some(Report::Stopped(signal)) => Ok(Some(Change::Stopped(signal))),
-            Some(Report::Alone) => Ok(Some(Change::Alone)),
-            _ => Err(io::Error::other(SHIM_KILLED)),
+        let report = whole.and_then(Report::from_bytes);
+        if let Some(Report::Ended(end)) = report {
+            self.end = Some(end);
         }
+        let report = report.ok_or_else(|| io::Error::other(SHIM_KILLED));
+        report.map(Some)
     }
 
     /// What the terminal has sent to the child, which has ended.

@@ -11,8 +11,9 @@ use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
+use super::shim::Report;
 use super::terminal::Terminal;
-use super::{Change, Child, End, LONGEST_END, LossPolicy, Reach, Shim, Start, program};
+use super::{Child, End, LONGEST_END, LossPolicy, Reach, SHIM_KILLED, Shim, Start, program};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
@@ -169,8 +170,8 @@ impl<'a> Supervision<'a> {
                 self.kill(status.key);
             }
             match self.child.change()? {
-                Some(Change::Ended | Change::Alone) => return Ok(()),
-                Some(Change::Stopped(signal)) => {
+                Some(Report::Ended(_) | Report::Alone) => return Ok(()),
+                Some(Report::Stopped(signal)) => {
                     if self.stopped(signal) {
                         // The lease may have ended meanwhile: that comes first.
                         self.look();
@@ -178,6 +179,8 @@ impl<'a> Supervision<'a> {
                     }
                     continue;
                 }
+                // Those came at its start.
+                Some(_) => return Err(io::Error::other(SHIM_KILLED)),
                 None => {}
             }
             let pause = self.policy.sleep(now, status.remaining, status.state);

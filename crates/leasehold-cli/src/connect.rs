@@ -42,7 +42,7 @@ impl Opening {
         };
         // A file that was said goes before the environment; both before the outer one, and that
         // before a file that was found.
-        let password = password_of_environment().filter(|_| store.uses_environment());
+        let password = password_of_environment().filter(|_| !store.without_environment);
         let file = ours.get(&Key::PasswordFile);
         let password = match (file, password) {
             (Some(file), password) if file.from.is_said() || password.is_none() => None,

@@ -171,7 +171,7 @@ impl<'a> RunChild<'a> {
         given.push((env::STORE, client.store_url().to_owned()));
         let mut withheld = vec![env::PASSWORD];
         // In the command's environment they would belong to this store.
-        if !self.store.uses_environment() {
+        if self.store.without_environment {
             withheld.extend(env::CREDENTIALS);
         }
         match handed_on {

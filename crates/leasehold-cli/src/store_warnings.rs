@@ -36,7 +36,7 @@ pub(crate) fn say_if_every_machine_runs_it(store: &CommandSettings, printer: &Pr
 pub(crate) fn say_if_not_sent(store: &CommandSettings, printer: &Printer) {
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let unsent: Vec<_> = env::CREDENTIALS.into_iter().filter(set).collect();
-    if store.uses_environment() || unsent.is_empty() || set(&env::STORE) {
+    if !store.without_environment || unsent.is_empty() || set(&env::STORE) {
         return;
     }
     let named = store.named();

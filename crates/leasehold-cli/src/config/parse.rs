@@ -99,13 +99,9 @@ impl Source<'_> {
 
     /// Refuses a password that everybody can read.
     fn check_secrets(&self, key: Key, value: &Value, place: &str) -> Result<(), Failure> {
-        match value {
-            Value::Text(url) if key == Key::Store && self.is_public => {
-                if !describe(url)?.has_password {
-                    return Ok(());
-                }
-            }
-            _ => return Ok(()),
+        let is_open = key == Key::Store && self.is_public;
+        if !is_open || !describe(&value.show())?.has_password {
+            return Ok(());
         }
         Err(Failure::usage(format!(
             "{place} has a password in it, and every user of this machine can read this file"

@@ -24,7 +24,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct CommandSettings {
     pub(crate) layer: Layer,
     /// Whether the credentials of the environment belong to another store.
-    pub(super) without_environment: bool,
+    pub(crate) without_environment: bool,
 }
 
 impl CommandSettings {
@@ -42,11 +42,6 @@ impl CommandSettings {
     /// Whether a store was named.
     pub(crate) fn is_named(&self) -> bool {
         self.layer.contains_key(&Key::Store)
-    }
-
-    /// Whether the credentials of the environment are for this store.
-    pub(crate) fn uses_environment(&self) -> bool {
-        !self.without_environment
     }
 
     /// How to log in at the store.

@@ -7,6 +7,7 @@ mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
+use std::slice;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -117,10 +118,7 @@ impl Printer {
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
-        match self.0.options.json {
-            true => self.json(value),
-            false => self.text(&text()),
-        }
+        self.show_all(slice::from_ref(value), text)
     }
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.

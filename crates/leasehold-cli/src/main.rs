@@ -102,7 +102,7 @@ async fn dispatch(mut command: Command) -> Status {
     let is_job = command.is_job();
     // Of those without options of their output only `top` has settings. It fills the screen, which
     // lines of the log would tear.
-    let has_log = command.configurable().is_some() && !io::stderr().is_terminal();
+    let has_log = command.store().is_some() && !io::stderr().is_terminal();
     let printer = &match command.common() {
         Some(common) => Printer::new(&common.output, is_job),
         None if has_log => Printer::new(&OutputArgs::default(), false),
@@ -136,10 +136,12 @@ async fn dispatch(mut command: Command) -> Status {
 async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, Failure> {
     // The saved lease may name another store.
     let is_of_saved = matches!(command, Command::Renew(_) | Command::Release(_));
-    if let Some((settings, files)) = command.configurable() {
-        Config::load(settings, files)?.fill(settings);
+    // It shows what there is, and reads it itself.
+    let is_config = matches!(command, Command::Config(_));
+    if let Some(store) = command.store().filter(|_| !is_config) {
+        Config::load(&store.settings, &store.files)?.fill(&mut store.settings);
         if !is_of_saved {
-            store_warnings::say_if_not_sent(settings, printer);
+            store_warnings::say_if_not_sent(&store.settings, printer);
         }
     }
     let done = match command {

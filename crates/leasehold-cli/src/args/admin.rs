@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::CommonArgs;
 use super::shared::{GraceOption, LeaseOptions, RetryOption, WaitLimitOptions};
-use super::store::Settable;
 use crate::duration;
 
 /// Take a lock from its holders, for administrators
@@ -114,13 +113,13 @@ pub(crate) struct BenchArgs {
 )]
 pub(crate) struct ConfigArgs {
     #[command(flatten)]
-    wait: Settable<WaitLimitOptions>,
+    wait: WaitLimitOptions,
     #[command(flatten)]
-    retry: Settable<RetryOption>,
+    retry: RetryOption,
     #[command(flatten)]
-    lease: Settable<LeaseOptions>,
+    lease: LeaseOptions,
     #[command(flatten)]
-    grace: Settable<GraceOption>,
+    grace: GraceOption,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

@@ -7,9 +7,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::{CommonArgs, PatternArgs};
 #[cfg(feature = "console")]
-use crate::config::{CommandSettings, FileArgs};
+use super::StoreArgs;
+use super::{CommonArgs, PatternArgs};
 use crate::view::KeyView;
 use crate::{duration, moment};
 
@@ -138,9 +138,7 @@ pub(crate) struct TopArgs {
     )]
     pub(crate) interval: Duration,
     #[command(flatten)]
-    pub(crate) settings: CommandSettings,
-    #[command(flatten)]
-    pub(crate) files: FileArgs,
+    pub(crate) store: StoreArgs,
 }
 
 /// Find claims that wait for each other

@@ -12,7 +12,6 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::config::{CommandSettings, FileArgs};
 use crate::{child, env, exit};
 
 pub(crate) use admin::{
@@ -22,7 +21,10 @@ pub(crate) use inspect::{DeadlocksArgs, DoctorArgs, LogArgs, LsArgs, ShowArgs};
 #[cfg(feature = "console")]
 pub(crate) use inspect::{ServeArgs, TopArgs};
 pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitForArgs};
-pub(crate) use shared::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, WaitArgs};
+pub(crate) use shared::{
+    CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, StoreArgs, WaitArgs,
+};
+use store::typed_settings;
 pub(crate) use usage::usage;
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -48,25 +50,29 @@ pub(crate) fn parse(
     arguments: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Cli, clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-    match Cli::command().try_get_matches_from(&arguments) {
-        Ok(matches) => Cli::from_arg_matches(&matches),
-        Err(_) => parse_with_all_usages(arguments),
+    let typed = match Cli::command().try_get_matches_from(&arguments) {
+        Ok(typed) => typed,
+        Err(_) => with_all_usages().try_get_matches_from(arguments)?,
+    };
+    let mut cli = Cli::from_arg_matches(&typed)?;
+    if let (Some(store), Some((_, typed))) = (cli.command.store(), typed.subcommand()) {
+        store.settings = typed_settings(typed);
     }
+    Ok(cli)
 }
 
-/// Reads the arguments with all subcommands built, so that help and errors are complete.
+/// All subcommands, built so that help and errors are complete.
 ///
 /// What an error shows of the usage is the same as in the help: clap would show what was typed as
 /// if it had to be.
-fn parse_with_all_usages(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+fn with_all_usages() -> clap::Command {
     let mut all = Cli::command();
     all.build();
-    let all = all.mut_subcommands(|mut command| {
+    all.mut_subcommands(|mut command| {
         let usage = command.render_usage().to_string();
         let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
         command.override_usage(usage)
-    });
-    Cli::from_arg_matches(&all.try_get_matches_from(arguments)?)
+    })
 }
 
 /// The subcommands, each in its own file.
@@ -144,20 +150,13 @@ impl Command {
         )
     }
 
-    /// The settings of those that use a store, and the files that are read for them.
-    pub(crate) fn configurable(&mut self) -> Option<(&mut CommandSettings, &FileArgs)> {
-        match self {
-            // It shows what there is, and reads it itself.
-            Self::Config(_) => None,
-            #[cfg(feature = "console")]
-            Self::Top(args) => Some((&mut args.settings, &args.files)),
-            others => {
-                let CommonArgs {
-                    settings, files, ..
-                } = others.common()?;
-                Some((settings, files))
-            }
+    /// What those have that use a store.
+    pub(crate) fn store(&mut self) -> Option<&mut StoreArgs> {
+        #[cfg(feature = "console")]
+        if let Self::Top(args) = self {
+            return Some(&mut args.store);
         }
+        Some(&mut self.common()?.store)
     }
 }
 

@@ -8,7 +8,6 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::shared::{LeaseOptions, RetryOption, wait};
-use super::store::Settable;
 use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, WaitArgs, tables};
 use crate::config::Value;
 use crate::duration;
@@ -73,7 +72,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
-    lease: Settable<LeaseOptions>,
+    lease: LeaseOptions,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]
@@ -127,7 +126,7 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
     #[command(flatten)]
-    lease: Settable<LeaseOptions>,
+    lease: LeaseOptions,
     #[command(flatten)]
     pub(crate) metrics: MetricsArgs,
     #[command(flatten)]
@@ -156,12 +155,12 @@ pub(crate) struct WaitForArgs {
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
     #[command(flatten)]
-    wait: Settable<WaitOption>,
+    wait: WaitOption,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
     #[command(flatten)]
-    retry: Settable<RetryOption>,
+    retry: RetryOption,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
@@ -243,9 +242,9 @@ pub(crate) struct ElectArgs {
     #[arg(long, conflicts_with_all = ["command", "note", "once", "metrics_file", "with_children"])]
     pub(crate) observe: bool,
     #[command(flatten)]
-    retry: Settable<RetryOption>,
+    retry: RetryOption,
     #[command(flatten)]
-    lease: Settable<LeaseOptions>,
+    lease: LeaseOptions,
     #[command(flatten)]
     pub(crate) guard: GuardArgs,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 
-use super::store::{Settable, text};
+use super::store::{StoreOptions, text};
 use crate::child::OnLost;
 use crate::config::{CommandSettings, FileArgs, Value, parse_wait};
 use crate::duration;
@@ -39,13 +39,23 @@ fn metrics_file(path: PathBuf) -> Result<PathBuf, &'static str> {
     }
 }
 
+/// Which store, and what is set for the subcommand.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    options: StoreOptions,
+    /// Also of the other options that are settings: see `parse`.
+    #[arg(skip)]
+    pub(crate) settings: CommandSettings,
+    #[command(flatten)]
+    pub(crate) files: FileArgs,
+}
+
 /// What each subcommand has that uses a store.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     #[command(flatten)]
-    pub(crate) settings: CommandSettings,
-    #[command(flatten)]
-    pub(crate) files: FileArgs,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -121,7 +131,7 @@ impl LockArgs {
 #[command(next_help_heading = "Waiting")]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
-    limit: Settable<WaitLimitOptions>,
+    limit: WaitLimitOptions,
     /// Look for a deadlock after this long, and give up if this claim is the youngest in it
     ///
     /// leasehold finds deadlocks among nested runs, and among programs that use contexts. The exit
@@ -134,7 +144,7 @@ pub(crate) struct WaitArgs {
     )]
     pub(crate) deadlock_timeout: Option<Duration>,
     #[command(flatten)]
-    retry: Settable<RetryOption>,
+    retry: RetryOption,
     /// The exit status when the lock was not obtained in time [default: 75; with --every: 0]
     #[arg(short = 'E', long, value_name = "N", hide_short_help = true)]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -197,7 +207,7 @@ pub(crate) struct GuardArgs {
     )]
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
-    grace: Settable<GraceOption>,
+    grace: GraceOption,
     /// Hold the lock until every process that the command has started has ended
     ///
     /// Without it, the lock is released when the command itself ends, and its background processes

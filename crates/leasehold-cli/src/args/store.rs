@@ -1,78 +1,34 @@
 //! Which store, and how it is opened; how the options that are settings are read.
 
-use std::marker::PhantomData;
-
 use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use clap::{ArgMatches, Args, ValueHint};
 
 use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, Wait, parse_store};
 
 /// What was typed of all settings that the subcommand has.
-impl FromArgMatches for CommandSettings {
-    fn from_arg_matches(typed: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut settings = Self::default();
-        for row in &TABLE {
-            // Those that it does not have are not known to it.
-            if let Ok(Some(value)) = typed.try_get_one::<Value>(&row.id()) {
-                let from = Origin::option(format!("--{}", row.name));
-                let set = Setting::new(value.clone(), from);
-                settings.layer.insert(row.key, set);
-            }
+pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
+    let mut settings = CommandSettings::default();
+    for row in &TABLE {
+        // Those that it does not have are not known to it.
+        if let Ok(Some(value)) = typed.try_get_one::<Value>(&row.id()) {
+            let from = Origin::option(format!("--{}", row.name));
+            let set = Setting::new(value.clone(), from);
+            settings.layer.insert(row.key, set);
         }
-        if let Ok(Some(true)) = typed.try_get_one(NO_WAIT) {
-            let wait = Setting::new(Value::Wait(Wait::No), Origin::option("--no-wait"));
-            settings.layer.insert(Key::Wait, wait);
-        }
-        Ok(settings)
     }
-
-    fn update_from_arg_matches(&mut self, typed: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(typed)?;
-        Ok(())
+    if let Ok(Some(true)) = typed.try_get_one(NO_WAIT) {
+        let wait = Setting::new(Value::Wait(Wait::No), Origin::option("--no-wait"));
+        settings.layer.insert(Key::Wait, wait);
     }
+    settings
 }
 
 const NO_WAIT: &str = "no_wait";
 
-/// Every subcommand that has settings has those of the store.
-impl Args for CommandSettings {
-    fn augment_args(command: Command) -> Command {
-        StoreOptions::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        StoreOptions::augment_args_for_update(command)
-    }
-}
-
-/// Other options that are settings. They are defined here, and read as [`CommandSettings`].
-#[derive(Debug, Clone)]
-pub(crate) struct Settable<T>(PhantomData<T>);
-
-impl<T: Args> FromArgMatches for Settable<T> {
-    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(PhantomData))
-    }
-
-    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
-        Ok(())
-    }
-}
-
-impl<T: Args> Args for Settable<T> {
-    fn augment_args(command: Command) -> Command {
-        T::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        T::augment_args_for_update(command)
-    }
-}
-
 /// The store, and what it is opened with.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
-struct StoreOptions {
+pub(super) struct StoreOptions {
     /// The store: local:, local:/dir, local:/dir?group=NAME (several users), redis://, rediss://
     /// (TLS), redis+unix://, valkey://, redis-sentinel://h1,h2,h3/name, redis-cluster://h1,h2,…,
     /// redlock://h1,h2,h3, postgres://user@host/db or zookeeper://h1,h2,h3/path; Redis with

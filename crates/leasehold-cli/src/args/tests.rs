@@ -32,11 +32,11 @@ fn every_subcommand_has_an_example() {
 #[test]
 fn what_follows_the_dashes_is_the_commands_own() {
     let typed = ["leasehold", "run", "k", "--", "grep", "-n", "--", "-w"];
-    let Command::Run(run) = Cli::try_parse_from(typed).unwrap().command else {
+    let Command::Run(run) = parse(typed).unwrap().command else {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    let settings = run.common.settings;
+    let settings = run.common.store.settings;
     assert_eq!(settings.wait().value, Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }

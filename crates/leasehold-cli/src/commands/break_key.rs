@@ -14,7 +14,7 @@ use crate::view::KeyView;
 pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
     Key::new(key)?;
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     let token = args.token.map(Token::from);
     let broken = if args.yes {
         match token {

@@ -37,8 +37,8 @@ struct ProfileRow {
 
 /// Shows the settings. No store is asked.
 pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure> {
-    let mut settings = args.common.settings.clone();
-    let config = Config::load(&settings, &args.common.files)?;
+    let mut settings = args.common.store.settings.clone();
+    let config = Config::load(&settings, &args.common.store.files)?;
     let mut unused = config.fill(&mut settings);
     say_unknown_variables(printer);
     let (named, ttl, wait) = (settings.named(), settings.ttl(), settings.wait());

@@ -13,7 +13,7 @@ use crate::output::Printer;
 
 /// Prints the deadlocks of the store. The status says whether there are some.
 pub(crate) async fn deadlocks(args: &DeadlocksArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     if !client.capabilities().queueing {
         let message = "this store does not record who waits, so deadlocks cannot be found";
         let hint = "docs/deadlocks.md says which stores do";

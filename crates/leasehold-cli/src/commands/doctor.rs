@@ -10,7 +10,7 @@ use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.
 pub(crate) async fn doctor(args: &DoctorArgs, printer: &Printer) -> Result<u8, Failure> {
-    let opening = Opening::of(&args.common.settings);
+    let opening = Opening::of(&args.common.store.settings);
     let report = examine(&opening.url, &opening.access()).await?;
     printer.show(&report, || text(&report))?;
     Ok(match report.worst() {

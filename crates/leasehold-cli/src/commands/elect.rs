@@ -17,7 +17,7 @@ use crate::{lease_status, store_warnings};
 
 /// Stands, leads, stands again; answers the exit status.
 pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure> {
-    let (store, key) = (&args.common.settings, &args.key);
+    let (store, key) = (&args.common.store.settings, &args.key);
     let request = LockRequest::leader(key, args.note.as_deref(), store)?;
     store_warnings::check_of_election(store)?;
     let again = match args.once {

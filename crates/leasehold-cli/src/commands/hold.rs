@@ -24,7 +24,8 @@ const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
 /// Holds until a signal, the loss, or the end of what it is bound to.
 pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, Failure> {
-    let request = LockRequest::of(&args.lock, &args.wait, &args.common.settings)?;
+    let store = &args.common.store.settings;
+    let request = LockRequest::of(&args.lock, &args.wait, store)?;
     // Before the lock is waited for.
     args.save.as_deref().map(SaveTarget::at).transpose()?;
     let lifetime = args.lifetime.watch()?;
@@ -45,7 +46,7 @@ pub(crate) async fn hold(args: &HoldArgs, printer: &Printer) -> Result<Status, F
         };
         session.hold(&request, keeping).await
     };
-    let (store, asking) = (&args.common.settings, (&*request.keys, request.patience));
+    let asking = (&*request.keys, request.patience);
     Session::with(store, &request.settings, asking, signals, printer, work).await
 }
 
@@ -65,7 +66,7 @@ async fn keep(
         None => None,
         Some(file) => {
             let parts: Result<_, _> = held.leases().iter().map(Lease::parts).collect();
-            Some(save(parts?, file, client, &args.common.settings).await?)
+            Some(save(parts?, file, client, &args.common.store.settings).await?)
         }
     };
     show(&store, &tokens, printer)?;
@@ -110,7 +111,7 @@ async fn leave_to_others(
         }
     }
     if saved.is_ok() {
-        let saving = save(leases.clone(), file, client, &args.common.settings);
+        let saving = save(leases.clone(), file, client, &args.common.store.settings);
         saved = saving.await.map(drop);
     }
     if saved.is_err() {

@@ -11,7 +11,7 @@ use crate::{duration, exit};
 /// Marks the servers that have never been used, or makes the directory of a local store. A server
 /// that is not new, or cannot be asked, makes it fail.
 pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failure> {
-    let store = &args.common.settings;
+    let store = &args.common.store.settings;
     if !store.is_named() {
         let hint = "name the servers that are new, with -S or LEASEHOLD_STORE, or a directory that \
                     a group shall share: -S 'local:/some/dir?group=NAME'";

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Prints the entries that are there, sorted by time, and with `--follow` those that come.
 pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
     let mut found = Vec::new();

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// Lists keys, as they are found.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     if let Some(interval) = args.watch {
         return watch::watch(client, args, interval, printer).await;
     }

@@ -16,7 +16,7 @@ use leasehold::{Leader, Settings, Token};
 /// Prints leaders until a signal comes, or nobody reads.
 pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    let store = &args.common.settings;
+    let store = &args.common.store.settings;
     store_warnings::check_of_election(store)?;
     let settings = Settings::default().with_ttl(store.ttl().value);
     settings.check()?;

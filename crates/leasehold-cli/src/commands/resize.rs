@@ -10,7 +10,7 @@ use crate::output::{Fields, Printer};
 pub(crate) async fn resize(args: &ResizeArgs, printer: &Printer) -> Result<u8, Failure> {
     let (key, from, to) = (&*args.key, args.from, args.to);
     leasehold::Key::new(key)?;
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     client.semaphore(key, from)?.resize(to).await.map(drop)?;
     // While nobody uses it a key has no number, and nothing was changed.
     let in_use = client.inspect(key).await?.permits.is_some();

@@ -20,7 +20,7 @@ const LONGEST_CUT: Duration = Duration::from_secs(30);
 
 /// Runs the command; answers the exit status.
 pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Failure> {
-    let store = &args.common.settings;
+    let store = &args.common.store.settings;
     let mut request = LockRequest::of(&args.lock, &args.wait, store)?;
     if let Some(period) = args.every {
         let least = period.saturating_sub((period / 10).min(LONGEST_CUT));

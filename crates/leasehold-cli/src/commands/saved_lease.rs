@@ -19,7 +19,7 @@ use crate::user_file::{UserFile, quoted};
 /// Renews each lease of the file.
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.file)?;
-    let client = connect_to(&saved, &args.common.settings, printer).await?;
+    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
     let mut status = exit::OK;
@@ -38,7 +38,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.file)?;
-    let client = connect_to(&saved, &args.common.settings, printer).await?;
+    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     let mut status = exit::OK;
     for lease in &saved.leases {
         let key = lease.key().as_str();

@@ -18,10 +18,10 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
         hosts: args.host.clone(),
     };
     auth.check(args.listen)?;
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     let mut signals = Signals::listen()?;
     let store = client.store_url().to_owned();
-    let opening = Opening::of(&args.common.settings);
+    let opening = Opening::of(&args.common.store.settings);
     let options = ServeOptions {
         access: opening.access(),
         url: opening.url,

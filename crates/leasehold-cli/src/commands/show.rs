@@ -21,7 +21,7 @@ const WAITS_LIMIT: Duration = Duration::from_secs(1);
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
-    let client = connect(&args.common.settings).await?;
+    let client = connect(&args.common.store.settings).await?;
     let seen = client.inspect(&args.key).await?;
     let mut view = KeyView::from(&seen);
     if !(args.exit_code && args.common.output.quiet) {

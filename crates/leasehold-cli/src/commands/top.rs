@@ -14,7 +14,7 @@ use crate::{exit, sys};
 /// Shows the locks until `q` or a signal.
 pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure> {
     check_terminal()?;
-    let client = connect(&args.settings).await?;
+    let client = connect(&args.store.settings).await?;
     let mut signals = Signals::listen()?;
     let options = TopOptions {
         store: client.store_url().to_owned(),

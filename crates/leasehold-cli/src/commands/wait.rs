@@ -40,7 +40,7 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             }
         })
     };
-    let store = &args.common.settings;
+    let store = &args.common.store.settings;
     let asking = (std::slice::from_ref(key), Patience::of(store));
     let (settings, signals) = (Settings::default(), Signals::listen()?);
     Session::with(store, &settings, asking, signals, printer, work).await

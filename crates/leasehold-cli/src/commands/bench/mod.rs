@@ -49,7 +49,7 @@ struct Bench {
 /// Measures and prints; a signal ends it, and nothing is left at the server.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status, Failure> {
     let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
-    let settings = &args.common.settings;
+    let settings = &args.common.store.settings;
     let client = connect(settings).await?;
     let mut signals = Signals::listen()?;
     // Who may use locks need not have the rights for more.

@@ -154,8 +154,9 @@ pub(crate) struct WaitForArgs {
     /// The key to wait for
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
-    #[command(flatten)]
-    wait: WaitOption,
+    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
+    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
+    wait: Option<Value>,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -163,14 +164,6 @@ pub(crate) struct WaitForArgs {
     retry: RetryOption,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
-}
-
-/// How long to wait at most.
-#[derive(Debug, Args)]
-struct WaitOption {
-    /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
-    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
-    wait: Option<Value>,
 }
 
 /// Renew a lease that `hold --save` has saved

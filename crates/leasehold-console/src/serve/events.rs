@@ -43,7 +43,6 @@ pub(super) async fn events(
     let look = shared.reader.look();
     look.shows(key.as_slice());
     let page = Page {
-        changes: look.changes(),
         details: key.map(|key| Details {
             history: shared.histories.follow(&key),
             key,
@@ -68,7 +67,6 @@ struct Page {
     shared: Arc<Shared>,
     selection: Selection,
     look: Look,
-    changes: watch::Receiver<u64>,
     details: Option<Details>,
     /// The table that was sent last, and when.
     sent: Option<(Arc<TableView>, Instant)>,
@@ -113,7 +111,7 @@ impl Page {
         let details = self.details.as_mut();
         let history = details.map(|details| details.history.changed());
         tokio::select! {
-            changed = self.changes.changed() => {
+            changed = self.look.reader.changed.changed() => {
                 changed.ok()?;
                 // More may change at the same time.
                 if let Some((_, sent)) = &self.sent {

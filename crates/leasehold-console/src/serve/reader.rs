@@ -31,7 +31,7 @@ const SHARE: u32 = 4;
 pub(super) struct Reader {
     state: Arc<Mutex<State>>,
     /// The version of the table.
-    changed: watch::Receiver<u64>,
+    pub(super) changed: watch::Receiver<u64>,
     /// Wakes the task that reads.
     wake: watch::Sender<()>,
     /// Who makes something for a request, and not before when.
@@ -52,7 +52,7 @@ struct State {
 
 /// Somebody looks, until this is dropped.
 pub(super) struct Look {
-    reader: Reader,
+    pub(super) reader: Reader,
     id: u64,
 }
 
@@ -153,7 +153,7 @@ impl Reader {
 impl Look {
     /// Waits until all locks were read once, or could not be.
     pub(super) async fn ready(&self) {
-        let mut changed = self.changes();
+        let mut changed = self.reader.changed.clone();
         let is_ready = |_: &u64| {
             self.reader
                 .with(|table| table.complete || table.failure().is_some())
@@ -171,11 +171,6 @@ impl Look {
             drop(state);
             self.reader.wake.send_replace(());
         }
-    }
-
-    /// Hears of each change.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.reader.changed.clone()
     }
 }
 

@@ -53,49 +53,10 @@ pub(crate) fn of_parent() -> impl Iterator<Item = &'static str> {
 }
 
 /// What is read, for the help and the manual: a variable, two spaces, what it means.
-pub(crate) const READ: &str = "\
-LEASEHOLD_STORE          the store, if -S does not name one; an empty value is an error then
-LEASEHOLD_STORE_FILE     set by an outer leasehold: how to open its store; used if -S or \
-                         LEASEHOLD_STORE name the same store
-LEASEHOLD_USER           the user name for the store. This and the five variables below are used \
-                         only if -S or LEASEHOLD_STORE name the store
-LEASEHOLD_PASSWORD       the password for the store; not passed to the guarded command
-LEASEHOLD_PASSWORD_FILE  a file whose first line is the password
-LEASEHOLD_TLS_CA         PEM file of the certificates to trust
-LEASEHOLD_TLS_CERT       PEM file of the client certificate
-LEASEHOLD_TLS_KEY        PEM file of the key of the client certificate
-LEASEHOLD_TTL            how long the lock stays taken after a crash, without --ttl
-LEASEHOLD_WAIT           how long to wait, without -w and -n; or `forever`
-LEASEHOLD_RETRY_FOR      how long to retry an unavailable store, without --retry-for
-LEASEHOLD_GRACE          how long before the end of the lease the command is asked to stop
-LEASEHOLD_LABEL          a name that others see, without --label
-LEASEHOLD_CONFIG         the leasehold.toml to read, instead of the user's and the system's
-LEASEHOLD_PROFILE        the profile of leasehold.toml to use, without --profile
-LEASEHOLD_SYSTEM_CONFIG  where the system's file is, instead of /etc/leasehold/leasehold.toml
-LEASEHOLD_OWNER          set by an outer leasehold: the owner for --reentrant, a secret
-LEASEHOLD_CONTEXT        set by an outer leasehold: the work that it belongs to, for deadlocks
-LEASEHOLD_SERVE_TOKEN    serve: the token that clients must send, without --token-file
-LEASEHOLD_LOG            which log lines to print, e.g. info or leasehold=trace
-NO_COLOR                 if set, no colours in help texts and in top";
+pub(crate) const READ: &str = include_str!("env_read.txt").trim_ascii_end();
 
 /// What the guarded command is given, for the help and the manual.
-pub(crate) const GIVEN: &str = "\
-LEASEHOLD_KEY         the key; with several keys, the first
-LEASEHOLD_TOKEN       the fencing token: pass it to the resource, which refuses lower tokens; \
-                      with -s or --limit the number of the grant, which cannot fence; not set if \
-                      the store has no tokens (layout=classic)
-LEASEHOLD_TOKENS      all keys with their tokens, as a JSON object on one line: \
-                      {\"account/1\":17}
-LEASEHOLD_TERM        elect: the term, which is the fencing token
-LEASEHOLD_OWNER       with --reentrant: the owner, a secret that lets an inner leasehold get the \
-                      lock too
-LEASEHOLD_CONTEXT     the work that an inner leasehold belongs to, for deadlocks
-LEASEHOLD_STORE       the store, without password
-LEASEHOLD_STORE_FILE  how an inner leasehold opens that store, with secrets: a file in memory \
-                      that only this user can read while leasehold runs (on Linux)
-LISTEN_PID            the command's process id, where systemd has named leasehold's, so that a \
-                      service gets its sockets
-WATCHDOG_PID          the same, so that the command can answer the watchdog";
+pub(crate) const GIVEN: &str = include_str!("env_given.txt").trim_ascii_end();
 
 /// The names of all variables.
 pub(crate) fn known() -> impl Iterator<Item = &'static str> {

@@ -131,20 +131,4 @@ pub(crate) fn of_error(kind: ErrorKind) -> u8 {
 }
 
 /// The table for the help and the manual: a status, two spaces, what it means.
-pub(crate) const TABLE: &str = "\
-the command's own  it ran to its end under the lock
-128+n              signal n ended the command, or the waiting (Ctrl-C: 130)
-1                  show --exit-code: held; break: not confirmed, or not held with --token; \
-                   doctor: warnings; deadlocks: some were found
-2                  doctor: the store is not safe for locks
-64                 wrong usage: options, key, duration, URL, configuration
-65                 the key holds data that is damaged, or is not leasehold's
-69                 the store is unavailable, or refuses; with -w or --retry-for, until the time \
-                   was over
-71                 the operating system refused (processes, signals, state file)
-74                 the output cannot be written
-75                 the lock was not obtained in time, an outer leasehold of this command holds \
-                   it, or --deadlock-timeout gave up; -E chooses another (--every: 0)
-79                 the lease was lost while the command ran, or --max-hold was over
-126                the command cannot be run
-127                the command was not found";
+pub(crate) const TABLE: &str = include_str!("exit.txt").trim_ascii_end();

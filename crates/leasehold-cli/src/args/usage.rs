@@ -12,19 +12,7 @@ use crate::output::{PREFIX, Printer, escape, is_read};
 
 /// Options of other lock commands (flock, `consul lock`): their names, the option here that a
 /// subcommand must have, and what to write, with two spaces between.
-const OTHERS: &str = "\
-timeout t W                  wait       for how long to wait write -w DURATION, e.g. -w 5s
-nonblock nonblocking nb try  no-wait    not to wait write -n
-name                         label      the key is written without an option; --label is a name that \
-                                        others see
-command                      shell      to run a line of a shell write -c LINE
-e                            exclusive  a lock is exclusive; -x says so
-close o                      key        leave it out: the command does not inherit the lock
-unlock u                     key        leave it out: the lock is released when leasehold ends
-child-exit-code              shell      leave it out: the exit status is the command's own
-pass-stdin                   shell      leave it out: the command has standard input
-monitor-retry                retry-for  for how long to retry an unavailable store write --retry-for
-session-ttl lock-ttl         ttl        for the time after a crash write --ttl DURATION";
+const OTHERS: &str = include_str!("other_commands.txt");
 
 /// Prints what the arguments were refused for, or the help that was asked for.
 pub(crate) fn usage(mut asked: clap::Error) -> u8 {

@@ -44,16 +44,7 @@ const LONGEST_END: Duration = Duration::from_secs(5);
 const SHIM_KILLED: &str = "the process between leasehold and the command was killed";
 
 /// What becomes of processes that the command leaves running, for the help and the manual.
-pub(crate) const LEFT_RUNNING: &str = "\
-the command ends     they run on, and the lock is released at once (flock would keep it)
---with-children      the lock is held and renewed until they have ended, too, and a signal to \
-                     leasehold goes on to them; the exit status is the command's own
-the lock is lost     while the command runs, or with --with-children: they are told to stop and \
-                     killed as the command is
-leasehold is killed  likewise: they are killed
-which they are       on Linux all that the command has started, in other groups and sessions, \
-                     daemons too; elsewhere its process group; not what others start for it \
-                     (systemd-run, cron, docker, ssh)";
+pub(crate) const LEFT_RUNNING: &str = include_str!("left_running.txt").trim_ascii_end();
 
 /// How the child is to be started.
 #[derive(Debug)]

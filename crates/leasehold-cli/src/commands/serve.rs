@@ -39,7 +39,7 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
 }
 
 fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
-    let text = match (&args.token_file, std::env::var(env::SERVE_TOKEN)) {
+    let text = match (&args.token_file, std::env::var_os(env::SERVE_TOKEN)) {
         (Some(path), _) => {
             let cannot_read = |error| {
                 let message = format!("cannot read the token in {}: {error}", path.display());
@@ -49,7 +49,8 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
             file.check(Owner::Anybody)?;
             file.text().map_err(cannot_read)?
         }
-        (None, Ok(text)) if !text.is_empty() => text,
+        // What is not UTF-8 is refused below, as every other that is none.
+        (None, Some(text)) if !text.is_empty() => text.to_string_lossy().into_owned(),
         _ => return Ok(None),
     };
     let token = text.lines().next().unwrap_or_default().trim().to_owned();

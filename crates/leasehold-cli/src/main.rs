@@ -59,10 +59,8 @@ fn main() {
     parent::note();
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {
-        Ok(cli) => perform(cli.command).unwrap_or_else(|failure| {
-            Printer::default().failure(&failure);
-            failure.status.into()
-        }),
+        Ok(cli) => perform(cli.command)
+            .unwrap_or_else(|failure| Printer::default().failure(&failure).into()),
         Err(asked) => args::usage(asked).into(),
     };
     status.end()
@@ -111,10 +109,7 @@ async fn dispatch(mut command: Command) -> Status {
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
     let done = carry_out(&mut command, printer).await;
-    let ended = done.unwrap_or_else(|failure| {
-        printer.failure(&failure);
-        failure.status.into()
-    });
+    let ended = done.unwrap_or_else(|failure| printer.failure(&failure).into());
     // These say how it ended, whatever happened.
     let says_the_end = match &command {
         Command::Run(_) | Command::Wait(_) => true,

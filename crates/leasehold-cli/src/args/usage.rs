@@ -20,8 +20,7 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
         let Err(failure) = is_read(asked.print()) else {
             return exit::OK;
         };
-        Printer::default().failure(&failure);
-        return failure.status;
+        return Printer::default().failure(&failure);
     }
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let hint = match asked.kind() {

@@ -27,8 +27,7 @@ pub(crate) fn run_if_started_anew() -> Option<u8> {
     Some(ended.unwrap_or_else(|| {
         let failure = Failure::usage(format!("only leasehold itself starts leasehold {role}"))
             .hint("leasehold run starts a command under a lock");
-        Printer::default().failure(&failure);
-        failure.status
+        Printer::default().failure(&failure)
     }))
 }
 

@@ -195,14 +195,15 @@ impl Printer {
         }
     }
 
-    /// Why it did not work.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    /// Why it did not work. Answers the exit status.
+    pub(crate) fn failure(&self, failure: &Failure) -> u8 {
         self.event(failure.into());
         if let (true, false, Some(cause)) =
             (self.0.options.verbose, self.0.json_events, &failure.cause)
         {
             self.sentence(&format!("cause: {cause}"));
         }
+        failure.status
     }
 
     /// Something to know.

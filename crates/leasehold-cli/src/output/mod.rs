@@ -123,9 +123,7 @@ impl Printer {
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
     pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
-        if self.0.options.json {
-            self.json(value)?;
-        }
+        self.show(value, String::new)?;
         self.notice(sentence);
         Ok(())
     }
@@ -135,13 +133,6 @@ impl Printer {
         if !self.0.options.json && io::stderr().is_terminal() {
             self.notice(text);
         }
-    }
-
-    /// Data, as a line of JSON.
-    fn json(&self, value: &impl Serialize) -> Result<bool, Failure> {
-        let line = serde_json::to_string(value)
-            .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}")))?;
-        self.data(&(escape_json(&line) + "\n"))
     }
 
     /// Data, each as a line of JSON with `--json`, else all as text. Answers whether anybody still
@@ -160,7 +151,10 @@ impl Printer {
     /// Data, each as a line of JSON. Answers whether anybody still reads.
     pub(crate) fn json_lines(&self, values: &[impl Serialize]) -> Result<bool, Failure> {
         for value in values {
-            if !self.json(value)? {
+            let line = serde_json::to_string(value).map_err(|error| {
+                Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}"))
+            })?;
+            if !self.data(&(escape_json(&line) + "\n"))? {
                 return Ok(false);
             }
         }

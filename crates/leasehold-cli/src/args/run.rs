@@ -133,15 +133,7 @@ pub(crate) struct HoldArgs {
     pub(crate) common: CommonArgs,
 }
 
-const HOLD_EXAMPLES: &str = r#"Examples:
-  leasehold hold --label maintenance deploy/production
-  leasehold hold -s --max-hold 10m config
-
-Several commands of one shell script under one lock:
-  #!/bin/sh
-  token=$(leasehold hold --background --while-parent deploy/production) || exit
-  ./migrate --fence "$token"
-  ./restart                   # the lock is released when the script ends"#;
+const HOLD_EXAMPLES: &str = include_str!("hold_examples.txt").trim_ascii_end();
 
 /// Wait until nobody holds a lock, without taking it
 ///
@@ -246,15 +238,9 @@ pub(crate) struct ElectArgs {
     pub(crate) common: CommonArgs,
 }
 
-const RUN_EXAMPLES: &str = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
-    leasehold run -k account/1 -k account/2 -- ./transfer.sh\n  \
-    leasehold run --limit 3 mailers -- ./send.sh\n  \
-    leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n  \
-    leasehold run --recover-as billing billing -- ./billing.sh";
+const RUN_EXAMPLES: &str = include_str!("run_examples.txt").trim_ascii_end();
 
-const ELECT_EXAMPLES: &str = "Example:\n  \
-    leasehold elect -S redis://host/ scheduler --note 10.0.0.7:80 -- ./scheduler\n  \
-    leasehold elect -S redis://host/ scheduler --observe";
+const ELECT_EXAMPLES: &str = include_str!("elect_examples.txt").trim_ascii_end();
 
 fn long_help(examples: &str) -> String {
     format!(

@@ -40,16 +40,7 @@ const KEYS: &str = "q quit  ? help  Enter details  / filter  b break  w waiters 
 const DETAIL_KEYS: &str = "q quit  ? help  Esc back  b break";
 
 /// So short that the smallest screen has room for it.
-const HELP: &str = "\
-q        quit
-Up Down  choose a lock (also k, j)
-Enter    its details; Esc leads back
-w a r    sort by waiters, age, rate
-/        filter by key or part of it
-b        break it, after a question
-Ctrl-Z   suspend
-LEASE    what is left of it
-CHG/MIN  holder changes seen, a minute";
+const HELP: &str = include_str!("help.txt");
 
 /// Draws all of it.
 pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame: &mut Frame<'_>) {

@@ -23,7 +23,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
         colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
     };
     let (ended, broke) = show(client, options, signals.next(), sys::stop_self).await;
-    if let Some(broke) = broke {
+    for broke in broke {
         printer.notice(&broke);
     }
     ended.map(|()| exit::OK).map_err(Failure::from)

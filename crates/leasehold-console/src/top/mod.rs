@@ -21,7 +21,7 @@ use leasehold::Client;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{DefaultTerminal, Frame, Terminal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::keys::Action;
@@ -53,13 +53,13 @@ pub struct TopOptions {
 }
 
 /// Shows the locks on standard output, until the user quits or `end` comes. `suspend` stops this
-/// process as Ctrl-Z does. Answers also what came of a break, if the user has not seen it.
+/// process as Ctrl-Z does. Answers also what came of breaks, if the user has not seen it.
 pub async fn top<E>(
     client: Client,
     options: TopOptions,
     end: impl Future<Output = E>,
     suspend: fn(),
-) -> (Result<(), ConsoleError>, Option<String>) {
+) -> (Result<(), ConsoleError>, Vec<String>) {
     let mut top = Top {
         model: Model::new(&options.pattern),
         histories: Histories::new(client.clone(), options.interval),
@@ -67,15 +67,18 @@ pub async fn top<E>(
         client,
         suspend,
         followed: None,
-        breaking: None,
+        breaking: JoinSet::new(),
     };
     let ended = tokio::select! {
         ended = top.run() => ended,
         _ = end => Ok(()),
     };
     // The user may have quit before the answer to a break.
-    let broke = OptionFuture::from(top.breaking).await;
-    (ended, broke.and_then(Result::ok))
+    let mut broke = Vec::new();
+    while let Some(told) = top.breaking.join_next().await {
+        broke.extend(told);
+    }
+    (ended, broke)
 }
 
 struct Top {
@@ -86,8 +89,8 @@ struct Top {
     histories: Histories,
     /// The key whose history is shown.
     followed: Option<(String, watch::Receiver<History>)>,
-    /// A lock that is being broken; tells what came of it.
-    breaking: Option<JoinHandle<String>>,
+    /// Locks that are being broken; tells what came of it.
+    breaking: JoinSet<String>,
 }
 
 impl Top {
@@ -123,7 +126,7 @@ impl Top {
                             screen = enter()?;
                         }
                         Some(Action::Break(seen)) => {
-                            self.breaking = Some(tokio::spawn(break_key(self.client.clone(), seen)));
+                            self.breaking.spawn(break_key(self.client.clone(), seen));
                         }
                         None => {}
                     }
@@ -139,8 +142,7 @@ impl Top {
                 Some(Ok(())) = OptionFuture::from(history) => {
                     draw_at = draw_at.min(Instant::now() + gather);
                 }
-                Some(told) = OptionFuture::from(self.breaking.as_mut()) => {
-                    self.breaking = None;
+                Some(told) = self.breaking.join_next() => {
                     draw_at = Instant::now();
                     self.model.tell(told.unwrap_or_else(|error| error.to_string()), draw_at);
                 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::shared::{LeaseOptions, RetryOption, wait};
+use super::shared::{LeaseOptions, RetryOption};
 use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, WaitArgs, tables};
-use crate::config::Value;
+use crate::config::{Wait, parse_wait};
 use crate::duration;
 use crate::lifetime::LifetimeArgs;
 
@@ -147,8 +147,8 @@ pub(crate) struct WaitForArgs {
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
     /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
-    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
-    wait: Option<Value>,
+    #[arg(short, long, value_name = "DURATION", value_parser = parse_wait)]
+    wait: Option<Wait>,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
@@ -170,7 +170,8 @@ pub(crate) struct RenewArgs {
     pub(crate) file: PathBuf,
     /// How long the lease lasts from now on, unless it is renewed again [default: the TTL of
     /// `hold`]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    // Not the setting, which is what a lease is acquired with.
+    #[arg(id = "new_ttl", long = "ttl", value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 
-use super::store::{StoreOptions, text};
+use super::store::StoreOptions;
 use crate::child::OnLost;
-use crate::config::{CommandSettings, FileArgs, Value, parse_wait};
+use crate::config::{CommandSettings, FileArgs, Wait, parse_wait};
 use crate::duration;
 use crate::output::OutputArgs;
 
@@ -159,8 +159,8 @@ pub(crate) struct RetryOption {
     /// Without it, leasehold retries for as long as it waits for the lock; with -n or --every it
     /// does not retry. With it, `run -n` retries an unavailable store for this long, and still ends
     /// at once when another holds the lock. The exit status is 69.
-    #[arg(long, value_name = "DURATION", value_parser = span, hide_short_help = true)]
-    retry_for: Option<Value>,
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    retry_for: Option<Duration>,
 }
 
 /// How long to wait at most.
@@ -176,8 +176,8 @@ pub(crate) struct WaitLimitOptions {
     /// quarantine of the store leasehold keeps trying, and a line says so; after an outage, a claim
     /// that was in the queue starts again at its end. Errors that waiting cannot repair, such as a
     /// wrong password, end the command at once.
-    #[arg(short, long, value_name = "DURATION", value_parser = wait)]
-    wait: Option<Value>,
+    #[arg(short, long, value_name = "DURATION", value_parser = parse_wait)]
+    wait: Option<Wait>,
 }
 
 /// The lease, and how others see it.
@@ -186,11 +186,11 @@ pub(crate) struct WaitLimitOptions {
 pub(crate) struct LeaseOptions {
     /// How long the lock stays taken after a crash of leasehold, which renews it while it runs
     /// [env: LEASEHOLD_TTL] [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = span)]
-    ttl: Option<Value>,
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    ttl: Option<Duration>,
     /// A name that others see, beside host and process id [env: LEASEHOLD_LABEL]
-    #[arg(long, value_name = "TEXT", value_parser = text(), hide_short_help = true)]
-    label: Option<Value>,
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    label: Option<String>,
 }
 
 /// What happens to the command when its lock ends.
@@ -225,14 +225,6 @@ pub(crate) struct GuardArgs {
 pub(crate) struct GraceOption {
     /// How long before the end of the lease the command is asked to stop [env: LEASEHOLD_GRACE]
     /// [default: TTL/4, at most 5s]
-    #[arg(long, value_name = "DURATION", value_parser = span, hide_short_help = true)]
-    grace: Option<Value>,
-}
-
-fn span(text: &str) -> Result<Value, String> {
-    duration::parse(text).map(Value::Duration)
-}
-
-pub(super) fn wait(text: &str) -> Result<Value, String> {
-    parse_wait(text).map(Value::Wait)
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide_short_help = true)]
+    grace: Option<Duration>,
 }

@@ -1,6 +1,7 @@
 //! Which store, and how it is opened; how the options that are settings are read.
 
-use clap::builder::{PathBufValueParser, StringValueParser, TypedValueParser};
+use std::path::PathBuf;
+
 use clap::{ArgMatches, Args, ValueHint};
 
 use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, Wait, parse_store};
@@ -9,18 +10,28 @@ use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, Wait, p
 pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
     let mut settings = CommandSettings::default();
     for row in &TABLE {
-        // Those that it does not have are not known to it.
-        if let Ok(Some(value)) = typed.try_get_one::<Value>(&row.id()) {
+        let id = row.id();
+        // An option has one of these types. Those that the subcommand does not have are not known.
+        let value = one(typed, &id)
+            .map(Value::Text)
+            .or_else(|| one(typed, &id).map(Value::Path))
+            .or_else(|| one(typed, &id).map(Value::Duration))
+            .or_else(|| one(typed, &id).map(Value::Wait));
+        if let Some(value) = value {
             let from = Origin::option(format!("--{}", row.name));
-            let set = Setting::new(value.clone(), from);
-            settings.layer.insert(row.key, set);
+            settings.layer.insert(row.key, Setting::new(value, from));
         }
     }
-    if let Ok(Some(true)) = typed.try_get_one(NO_WAIT) {
+    if one::<bool>(typed, NO_WAIT) == Some(true) {
         let wait = Setting::new(Value::Wait(Wait::No), Origin::option("--no-wait"));
         settings.layer.insert(Key::Wait, wait);
     }
     settings
+}
+
+/// What was typed of an option, if it has that type.
+fn one<T: Clone + Send + Sync + 'static>(typed: &ArgMatches, id: &str) -> Option<T> {
+    typed.try_get_one(id).ok().flatten().cloned()
 }
 
 const NO_WAIT: &str = "no_wait";
@@ -39,46 +50,22 @@ pub(super) struct StoreOptions {
     /// `elect` refuses. Other users of this machine can see a password in this option in the list
     /// of processes: put the URL into LEASEHOLD_STORE or leasehold.toml, or the password into a
     /// file.
-    #[arg(short = 'S', long, value_name = "URL", value_parser = store)]
-    store: Option<Value>,
+    #[arg(short = 'S', long, value_name = "URL", value_parser = parse_store)]
+    store: Option<String>,
     /// The user name for the store [env: LEASEHOLD_USER]
-    #[arg(long, value_name = "NAME", value_parser = text(), hide_short_help = true)]
-    user: Option<Value>,
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    user: Option<String>,
     /// A file whose first line is the password for the store; read for each connection [env:
     /// LEASEHOLD_PASSWORD_FILE]
-    #[arg(
-        long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path(),
-        hide_short_help = true
-    )]
-    password_file: Option<Value>,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    password_file: Option<PathBuf>,
     /// PEM file of the certificates to trust, instead of the system's [env: LEASEHOLD_TLS_CA]
-    #[arg(
-        long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path(),
-        hide_short_help = true
-    )]
-    tls_ca: Option<Value>,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    tls_ca: Option<PathBuf>,
     /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
-    #[arg(
-        long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path(),
-        hide_short_help = true
-    )]
-    tls_cert: Option<Value>,
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    tls_cert: Option<PathBuf>,
     /// PEM file of the key of the client certificate [env: LEASEHOLD_TLS_KEY]
-    #[arg(
-        long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = path(),
-        hide_short_help = true
-    )]
-    tls_key: Option<Value>,
-}
-
-fn store(text: &str) -> Result<Value, String> {
-    parse_store(text).map(Value::Text)
-}
-
-pub(super) fn text() -> impl TypedValueParser<Value = Value> {
-    StringValueParser::new().map(Value::Text)
-}
-
-fn path() -> impl TypedValueParser<Value = Value> {
-    PathBufValueParser::new().map(Value::Path)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
+    tls_key: Option<PathBuf>,
 }

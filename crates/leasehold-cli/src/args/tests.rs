@@ -1,9 +1,11 @@
 //! Arguments that are understood, and those that are refused.
 
+use std::time::Duration;
+
 use proptest::strategy::Strategy;
 
 use super::*;
-use crate::config::Wait;
+use crate::config::{Key, Value, Wait};
 
 #[test]
 fn the_definitions_are_sound() {
@@ -39,6 +41,29 @@ fn what_follows_the_dashes_is_the_commands_own() {
     let settings = run.common.store.settings;
     assert_eq!(settings.wait().value, Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
+}
+
+#[test]
+fn options_that_are_settings_are_read_with_their_types() {
+    let typed = "leasehold run k -S local:/x --tls-ca ca.pem --ttl 9s -w 5m -- true";
+    let mut command = parse(typed.split(' ')).unwrap().command;
+    let settings = &command.store().unwrap().settings;
+    let set = settings.layer.iter();
+    let set = set.map(|(key, set)| (*key, set.value.clone()));
+    let (ttl, wait) = (Duration::from_secs(9), Duration::from_secs(300));
+    assert_eq!(
+        set.collect::<Vec<_>>(),
+        [
+            (Key::Store, Value::Text("local:/x".to_owned())),
+            (Key::TlsCa, Value::Path("ca.pem".into())),
+            (Key::Ttl, Value::Duration(ttl)),
+            (Key::Wait, Value::Wait(Wait::For(wait))),
+        ]
+    );
+    // How long a lease lasts from now on is none.
+    let typed = "leasehold renew f --ttl 9s";
+    let mut command = parse(typed.split(' ')).unwrap().command;
+    assert!(command.store().unwrap().settings.layer.is_empty());
 }
 
 /// What people and scripts type, and what goes wrong in both.

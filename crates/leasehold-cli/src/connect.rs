@@ -1,5 +1,7 @@
 //! From the arguments to a client of the store.
 
+use std::path::PathBuf;
+
 use leasehold::store::describe;
 use leasehold::{Access, Client, ClientBuilder, Pem};
 
@@ -64,9 +66,9 @@ impl Opening {
     /// As the library takes it.
     pub(crate) fn access(&self) -> Access {
         let value = |key| self.credentials.get(&key).map(|set| &set.value);
-        let path = |key| value(key).and_then(Value::path);
+        let path = |key| value(key).and_then(Value::get::<PathBuf>);
         let mut access = Access::default();
-        access.user = value(Key::User).and_then(Value::text);
+        access.user = value(Key::User).and_then(Value::get);
         access.password = self.password.as_ref().map(|set| set.value.clone());
         access.password_file = path(Key::PasswordFile);
         let pem = |key| path(key).map(Pem::File);

@@ -42,13 +42,13 @@ impl HandedOn {
         credentials: &Layer,
         password: Option<&str>,
     ) -> io::Result<Self> {
-        let text = |set: &Setting<Value>| match set.value.path() {
+        let text = |set: &Setting<Value>| match set.value.get::<PathBuf>() {
             Some(path) => {
                 let path = std::path::absolute(path)?.into_os_string().into_string();
                 path.map(Some)
                     .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
             }
-            None => Ok(set.value.text()),
+            None => Ok(set.value.get()),
         };
         let credentials = credentials
             .iter()

@@ -1,7 +1,7 @@
 //! What is set for a subcommand: what was typed, and what is filled in from elsewhere.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold::store::describe;
@@ -28,14 +28,14 @@ pub(crate) struct CommandSettings {
 }
 
 impl CommandSettings {
-    fn get<T>(&self, key: Key, value: fn(&Value) -> Option<T>) -> Option<Setting<T>> {
+    fn get<T: Any + Clone>(&self, key: Key) -> Option<Setting<T>> {
         let set = self.layer.get(&key)?;
-        Some(Setting::new(value(&set.value)?, set.from.clone()))
+        Some(Setting::new(set.value.get()?, set.from.clone()))
     }
 
     /// The URL of the store, and where it comes from; `local:` unless one was named.
     pub(crate) fn named(&self) -> Setting<String> {
-        let named = self.get(Key::Store, Value::text);
+        let named = self.get(Key::Store);
         named.unwrap_or_else(|| Setting::default("local:".to_owned()))
     }
 
@@ -80,29 +80,29 @@ impl CommandSettings {
 
     /// How long to wait for the lock.
     pub(crate) fn wait(&self) -> Setting<Wait> {
-        let wait = self.get(Key::Wait, Value::wait);
+        let wait = self.get(Key::Wait);
         wait.unwrap_or_else(|| Setting::default(Wait::Forever))
     }
 
     /// The longest outage that is waited through, if there is a limit.
     pub(crate) fn retry_for(&self) -> Option<Duration> {
-        Some(self.get(Key::RetryFor, Value::duration)?.value)
+        Some(self.get(Key::RetryFor)?.value)
     }
 
     /// A name that others see.
     pub(crate) fn label(&self) -> Option<String> {
-        Some(self.get(Key::Label, Value::text)?.value)
+        Some(self.get(Key::Label)?.value)
     }
 
     /// The TTL, and where it comes from.
     pub(crate) fn ttl(&self) -> Setting<Duration> {
-        let ttl = self.get(Key::Ttl, Value::duration);
+        let ttl = self.get(Key::Ttl);
         ttl.unwrap_or_else(|| Setting::default(USUAL_TTL))
     }
 
     /// The grace time for that TTL, and where it comes from.
     pub(crate) fn grace(&self, ttl: &Setting<Duration>) -> Result<Setting<Duration>, Failure> {
-        match self.get(Key::Grace, Value::duration) {
+        match self.get::<Duration>(Key::Grace) {
             None => Ok(Setting::default((ttl.value / 4).min(LONGEST_GRACE))),
             Some(grace) if grace.value > ttl.value / 2 => Err(Failure::usage(format!(
                 "a grace time of {} ({}) is too long for a TTL of {} ({})",
@@ -118,31 +118,14 @@ impl CommandSettings {
 }
 
 impl Value {
-    pub(crate) fn text(&self) -> Option<String> {
-        match self {
-            Self::Text(text) => Some(text.clone()),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn path(&self) -> Option<PathBuf> {
-        match self {
-            Self::Path(path) => Some(path.clone()),
-            _ => None,
-        }
-    }
-
-    fn duration(&self) -> Option<Duration> {
-        match self {
-            Self::Duration(duration) => Some(*duration),
-            _ => None,
-        }
-    }
-
-    fn wait(&self) -> Option<Wait> {
-        match self {
-            Self::Wait(wait) => Some(*wait),
-            _ => None,
-        }
+    /// The value, if it has that type.
+    pub(crate) fn get<T: Any + Clone>(&self) -> Option<T> {
+        let value: &dyn Any = match self {
+            Self::Text(text) => text,
+            Self::Path(path) => path,
+            Self::Duration(duration) => duration,
+            Self::Wait(wait) => wait,
+        };
+        value.downcast_ref().cloned()
     }
 }

@@ -284,6 +284,16 @@ impl Process {
             ),
         }
     }
+
+    /// Sends it a signal, and waits as [`finish`](Self::finish) does.
+    ///
+    /// # Panics
+    ///
+    /// As both of them.
+    pub async fn ends_by(self, signal: Signal) -> Finished {
+        self.signal(signal);
+        self.finish().await
+    }
 }
 
 impl Drop for Process {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use serde_json::Value;
+
 use super::Signal;
 
 /// What a program said, and how it ended.
@@ -44,6 +46,25 @@ impl Finished {
         assert_eq!(self.code(), code, "{self}");
     }
 
+    /// Expects that this signal has ended it.
+    #[track_caller]
+    pub fn has_signal(&self, signal: Signal) {
+        assert_eq!(self.signal(), Some(signal), "{self}");
+    }
+
+    /// Expects this exit code, and nothing on standard error.
+    #[track_caller]
+    pub fn has_been_quiet(&self, code: Option<i32>) {
+        assert_eq!((self.code(), &*self.stderr), (code, ""), "{self}");
+    }
+
+    /// Expects this exit code, and that within standard error.
+    #[track_caller]
+    pub fn has_ended_saying(&self, code: Option<i32>, text: impl AsRef<str>) {
+        self.has_code(code);
+        self.has_said(text);
+    }
+
     /// Expects this exit code and exactly that on standard output.
     #[track_caller]
     pub fn has_printed(&self, code: Option<i32>, stdout: &str) {
@@ -76,6 +97,16 @@ impl Finished {
     pub fn has_said_first(&self, text: impl AsRef<str>) {
         let text = text.as_ref();
         assert!(self.stderr.starts_with(text), "not {text:?} first: {self}");
+    }
+
+    /// Standard output, which is one value of JSON.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let value = serde_json::from_str(&self.stdout);
+        value.unwrap_or_else(|error| panic!("no JSON: {error}: {self}"))
     }
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod browser;
 pub(crate) mod http;
 pub(crate) mod pty;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,8 +49,7 @@ pub(crate) use on_each_store;
 pub(crate) struct Store {
     pub(crate) url: String,
     files: TempDir,
-    /// Ends with the test.
-    _server: Option<RedisServer>,
+    server: Option<RedisServer>,
     has_server: bool,
 }
 
@@ -96,8 +95,13 @@ impl Store {
             url,
             files,
             has_server: server.is_some(),
-            _server: server,
+            server,
         }
+    }
+
+    /// That of [`redis`](Self::redis).
+    pub(crate) fn server(&self) -> &RedisServer {
+        self.server.as_ref().expect("a server of Redis")
     }
 
     /// Whether a server keeps it, which cannot see who is dead.
@@ -128,11 +132,34 @@ impl Store {
         Process::run(self.command(arguments)).await
     }
 
+    /// The same with these variables.
+    pub(crate) async fn run_with(
+        &self,
+        variables: &[(&str, &str)],
+        arguments: impl Arguments,
+    ) -> Finished {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied());
+        Process::run(command).await
+    }
+
+    /// A process that has said that it is up.
+    pub(crate) async fn up(&self, arguments: impl Arguments) -> Process {
+        is_up(self.spawn(arguments)).await
+    }
+
+    /// A process that waits for the key, and has said so.
+    pub(crate) async fn waiter(&self, key: &str, arguments: impl Arguments) -> Process {
+        let waiter = self.spawn(arguments);
+        waiter.says(&format!("waiting for {key}")).await;
+        waiter
+    }
+
     /// `show KEY --json`.
     pub(crate) async fn show(&self, key: &str) -> serde_json::Value {
         let shown = self.run(&["show", key, "--json"]).await;
         shown.has_code(Some(0));
-        serde_json::from_str(&shown.stdout).expect("an object")
+        shown.json()
     }
 
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
@@ -147,6 +174,20 @@ impl Store {
         if tokio::time::timeout(limit, asking).await.is_err() {
             panic!("it never came: {}", self.show(key).await);
         }
+    }
+
+    /// The processes that wait for the key, in this order.
+    pub(crate) async fn waiting(&self, key: &str) -> Vec<u64> {
+        let shown = self.show(key).await;
+        let waiters = shown["waiters"].as_array().expect("a list").iter();
+        let pids = waiters.map(|claim| claim["owner"]["pid"].as_u64());
+        pids.map(|pid| pid.expect("a pid")).collect()
+    }
+
+    /// Until nobody holds it.
+    pub(crate) async fn until_free(&self, key: &str) {
+        let is_free = |shown: &serde_json::Value| shown["holders"] == serde_json::json!([]);
+        self.until(key, is_free).await;
     }
 
     /// A process that holds the key, and has said so.
@@ -174,6 +215,25 @@ pub(crate) async fn run_at(url: &str, arguments: impl Arguments) -> Finished {
     Process::run(at(url, arguments)).await
 }
 
+/// A process that has said that it is up.
+pub(crate) async fn up_at(url: &str, arguments: impl Arguments) -> Process {
+    is_up(spawn_at(url, arguments)).await
+}
+
+/// A process that holds the key, and has said so.
+pub(crate) async fn holder_at(url: &str, arguments: impl Arguments) -> Process {
+    let mut hold = at(url, "hold");
+    hold.args(arguments.words());
+    let holder = Process::spawn(hold);
+    holder.prints("").await;
+    holder
+}
+
+async fn is_up(process: Process) -> Process {
+    process.prints("up").await;
+    process
+}
+
 /// The command with these arguments, and nothing of the tester's own environment.
 pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -196,6 +256,27 @@ pub(crate) fn in_environment_of(inner: &Command, outer: &mut Command) {
             None => outer.env_remove(name),
         };
     }
+}
+
+/// A shell that does this, where `exec "$@"` is the command: in its directory, with its environment.
+pub(crate) fn in_shell(script: &str, inner: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]);
+    shell.arg(inner.get_program()).args(inner.get_args());
+    in_environment_of(inner, &mut shell);
+    if let Some(directory) = inner.get_current_dir() {
+        shell.current_dir(directory);
+    }
+    shell
+}
+
+/// The options for a server that has TLS on both sides.
+pub(crate) fn tls_options(server: &RedisServer) -> String {
+    let files = server.certificates();
+    let authority = files.authority.path.display();
+    let certificate = files.client_certificate.path.display();
+    let key = files.client_key.path.display();
+    format!("--tls-ca {authority} --tls-cert {certificate} --tls-key {key}")
 }
 
 /// Arguments of a command: a text, split into words as a shell would; such a text and a last word,
@@ -242,6 +323,30 @@ impl<T: Arguments + ?Sized> Arguments for &T {
     }
 }
 
+/// The rows of a table: a line each, its cells between `|`. There `\n` is the end of a line.
+pub(crate) fn table<const N: usize>(text: &str) -> Vec<[String; N]> {
+    let rows = text.lines().filter(|row| !row.trim().is_empty());
+    let row = |row: &str| -> [String; N] {
+        let cells = row.split('|').map(|it| it.trim().replace("\\n", "\n"));
+        let cells: Vec<_> = cells.collect();
+        cells
+            .try_into()
+            .unwrap_or_else(|_| panic!("{N} cells: {row}"))
+    };
+    rows.map(row).collect()
+}
+
+/// The complete lines "number number" of a file, of which there may be none yet.
+pub(crate) fn pairs(path: &Path) -> Vec<(u64, u64)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    let pair = |line: &str| {
+        let (a, b) = line.split_once(' ').expect("two");
+        (a.parse().expect("a number"), b.parse().expect("a number"))
+    };
+    complete.lines().map(pair).collect()
+}
+
 /// The lines of JSON that a process wrote.
 pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
@@ -272,6 +377,19 @@ pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
     let events = json_lines(stderr).into_iter().map(event).collect();
     assert!(runs.len() <= 1, "one run: {runs:?}");
     events
+}
+
+/// The event that tells that a run got its lock.
+pub(crate) fn acquired(ended: &Finished) -> serde_json::Value {
+    let mut events = events(&ended.stderr).into_iter();
+    let acquired = events.find(|event| event["event"] == "acquired");
+    acquired.expect("it was acquired")
+}
+
+/// The names of events.
+pub(crate) fn names(events: &[serde_json::Value]) -> Vec<&str> {
+    let names = events.iter().map(|event| event["event"].as_str());
+    names.map(|name| name.expect("a name")).collect()
 }
 
 /// Two runs, each of which holds one of the keys and waits for the other one.

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Resource, Rlimit, kill_process, prlimit};
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use crate::common::{Store, leasehold};
-use crate::descendants::{Watched, shim_of};
+use crate::common::{Store, in_shell, leasehold};
+use crate::descendants::{Watched, only_child_of};
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -58,15 +59,13 @@ async fn only_leasehold_starts_it() {
             .chain([None])
         {
             let mut command = leasehold(typed);
-            let output = match stdin {
-                Some(stdin) => command.stdin(stdin).output().unwrap(),
-                None => {
-                    let mut shell = Command::new("sh");
-                    shell.args(["-c", "exec \"$@\" <&-", "sh"]);
-                    shell.arg(command.get_program()).args(command.get_args());
-                    shell.output().unwrap()
+            match stdin {
+                Some(stdin) => {
+                    command.stdin(stdin);
                 }
-            };
+                None => command = in_shell("exec \"$@\" <&-", &command),
+            }
+            let output = command.output().unwrap();
             let said = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(64), "{typed}: {said}");
             assert!(output.stdout.is_empty(), "{typed}");
@@ -84,10 +83,8 @@ async fn only_leasehold_starts_it() {
     ] {
         let output = leasehold(shown).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            !said.is_empty() && !said.contains("__shim") && !said.contains("__probe"),
-            "{shown}"
-        );
+        let named = said.contains("__shim") || said.contains("__probe");
+        assert!(!said.is_empty() && !named, "{shown}");
     }
 }
 
@@ -106,7 +103,7 @@ async fn waits_without_shim(store: &Store) -> (PathBuf, Process) {
     command.env("LEASEHOLD_STORE", &store.url);
     let waiting = Process::spawn(command);
     waiting.says("waiting for k").await;
-    let shim = Watched::new(shim_of(&waiting));
+    let shim = Watched::new(only_child_of(&waiting));
     kill_process(shim.pid, Signal::KILL).unwrap();
     shim.has_ended();
     (program, waiting)
@@ -173,19 +170,9 @@ async fn it_starts_with_what_leasehold_has() {
     ] {
         fs::create_dir_all(store.path("gone")).unwrap();
         let run = store.command(&("run k -- sh -c", format!("{job}; exit 3")));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", with, "sh"]);
-        shell.arg(run.get_program()).args(run.get_args());
-        shell.current_dir(store.path(""));
-        shell
-            .env("LEASEHOLD_STORE", "memory:")
-            .env("LIBC", libc.trim());
-        let ended = Process::run(shell).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(3), printed),
-            "{with}: {ended:?}"
-        );
+        let mut shell = in_shell(with, &run);
+        shell.env("LIBC", libc.trim());
+        Process::run(shell).await.has_printed(Some(3), printed);
     }
 }
 
@@ -193,11 +180,8 @@ async fn it_starts_with_what_leasehold_has() {
 fn is_there(argument: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut all = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
-    all.any(|arguments| {
-        arguments
-            .split(|byte| *byte == 0)
-            .any(|it| it == argument.as_bytes())
-    })
+    let is_it = |it: &[u8]| it == argument.as_bytes();
+    all.any(|arguments| arguments.split(|byte| *byte == 0).any(is_it))
 }
 
 #[tokio::test]
@@ -220,31 +204,22 @@ async fn killed_at_any_instant_it_leaves_no_process() {
 async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed() {
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
-    let waiting = store.spawn("run -v k -- touch ran");
-    waiting.says("waiting for k").await;
-    let shim = Watched::new(shim_of(&waiting));
+    let waiting = store.waiter("k", "run -v k -- touch ran").await;
+    let shim = Watched::new(only_child_of(&waiting));
     kill_process(shim.pid, Signal::STOP).unwrap();
     holder.signal(Signal::TERM);
     // It waits for the shim, and for no event.
     let waits = format!("/proc/{}/syscall", waiting.pid());
     let waits = || {
-        fs::read_to_string(&waits)
-            .unwrap()
-            .split(' ')
-            .next()
-            .map(str::to_owned)
+        let call = fs::read_to_string(&waits).unwrap();
+        call.split(' ').next().map(str::to_owned)
     };
     let for_events = waits();
-    store
-        .until("k", |seen| {
-            seen["holders"][0]["owner"]["pid"] == waiting.pid()
-        })
-        .await;
-    eventually(
-        || waits() != for_events && waits() != Some("running\n".to_owned()),
-        "it asks the shim",
-    )
-    .await;
+    let pid = waiting.pid();
+    let is_held = |seen: &Value| seen["holders"][0]["owner"]["pid"] == pid;
+    store.until("k", is_held).await;
+    let asks = || waits() != for_events && waits() != Some("running\n".to_owned());
+    eventually(asks, "it asks the shim").await;
     waiting.signal(Signal::KILL);
     waiting.wait().await;
     kill_process(shim.pid, Signal::CONT).unwrap();
@@ -258,17 +233,15 @@ async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed(
 async fn a_shim_that_cannot_take_all_descriptors_starts_nothing() {
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
-    let waiting = store.spawn("run k -- touch ran");
-    waiting.says("waiting for k").await;
+    let waiting = store.waiter("k", "run k -- touch ran").await;
     // Those that it has, and one more.
     let few = Rlimit {
         current: Some(4),
         maximum: Some(4),
     };
-    prlimit(Some(shim_of(&waiting)), Resource::Nofile, few).unwrap();
+    prlimit(Some(only_child_of(&waiting)), Resource::Nofile, few).unwrap();
     holder.signal(Signal::TERM);
     let ended = waiting.finish().await;
-    ended.has_code(Some(71));
-    ended.has_said("cannot start touch: ");
+    ended.has_ended_saying(Some(71), "cannot start touch: ");
     assert!(!store.path("ran").exists());
 }

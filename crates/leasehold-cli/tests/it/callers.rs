@@ -11,7 +11,7 @@ use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Pid, kill_process};
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, leasehold};
+use crate::common::{Store, in_environment_of, in_shell, leasehold};
 
 /// How a caller starts the job and what it does behind that. Where it goes on, it writes so. (Each
 /// file is read by `sh`: one that was just written cannot always be run.)
@@ -163,13 +163,10 @@ impl Case {
             (true, _) => shell.arg("-i"),
         };
         let ours = leasehold("");
-        for (name, _) in ours.get_envs().filter(|(_, value)| value.is_none()) {
-            shell.env_remove(name);
-        }
+        in_environment_of(&ours, &mut shell);
         shell
             .env("L", ours.get_program())
             .env("SHELL", self.shell)
-            .env("LEASEHOLD_CONFIG", "/dev/null")
             .env("LEASEHOLD_STORE", &store.url)
             .env_remove("ENV")
             .env("PS1", "ready> ")
@@ -262,12 +259,7 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
     ] {
         let script = format!("kill -{} $$", signal.as_raw());
         let run = store.command(("run k -- sh -c", &script));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$@\"", "sh"]);
-        shell.arg(run.get_program()).args(run.get_args());
-        shell
-            .env("LEASEHOLD_STORE", "memory:")
-            .current_dir(store.path(""));
+        let shell = in_shell("ulimit -c unlimited 2>/dev/null; exec \"$@\"", &run);
         let ended = Process::run(shell).await;
         assert_eq!(
             (ended.signal(), ended.status.core_dumped(), &*ended.stderr),

@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use crate::children::Gate;
-use crate::common::{Store, at, events, in_environment_of, includes, run_at};
+use crate::common::{Store, at, events, in_shell, includes, names, run_at};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use rustix::fs::{Mode, OFlags};
@@ -63,9 +64,7 @@ async fn a_script_that_has_no_interpreter_says_so() {
         std::fs::set_permissions(&script, mode).unwrap();
         let ended = store.run("run k -- ./script.sh").await;
         ended.has_code(Some(126));
-        for part in [said, "cannot run ./script.sh: ", "hint: "] {
-            assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
-        }
+        says(&ended.stderr, [said, "cannot run ./script.sh: ", "hint: "]);
     }
 }
 
@@ -142,8 +141,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
         let apart = if apart { "> /dev/null 2>&1" } else { "" };
         let script =
             format!("trap 'exit 9' {number}; sh -c 'echo up; exec sleep 60 {apart}' & wait");
-        let process = store.spawn(("run k -- bash -c", &script));
-        process.prints("up").await;
+        let process = store.up(("run k -- bash -c", &script)).await;
         process.signal(signal);
         // The output ends when the sleeper has gone, too.
         let ended = process.finish().await;
@@ -157,22 +155,15 @@ async fn a_command_that_is_stopped_ends_by_the_signal() {
     let script = "sh -c 'kill -STOP $PPID; echo stopped' & exec sleep 60";
     let process = store.spawn(("run k -- sh -c", script));
     process.prints("stopped").await;
-    process.signal(Signal::TERM);
-    process.finish().await.has_code(None);
+    process.ends_by(Signal::TERM).await.has_code(None);
 }
 
 #[tokio::test]
 async fn what_was_ignored_stays_ignored() {
-    let script = "trap '' HUP; exec \"$@\"";
     let store = Store::memory();
     let inner = store.command(("run k -- sh -c", "echo up; read x; exit 4"));
-    let mut command = std::process::Command::new("sh");
-    command
-        .args(["-c", script, "sh"])
-        .arg(inner.get_program())
-        .args(inner.get_args());
-    command.env("LEASEHOLD_STORE", "memory:");
-    let process = Process::spawn_with_input(command, "");
+    let shell = in_shell("trap '' HUP; exec \"$@\"", &inner);
+    let process = Process::spawn_with_input(shell, "");
     process.prints("up").await;
     process.signal_group(Signal::HUP);
     assert_eq!(process.wait().await.code(), Some(4));
@@ -185,10 +176,8 @@ async fn killed_itself_it_takes_the_command_along() {
     let child: i32 = up["up ".len()..].parse().unwrap();
     let child = rustix::process::Pid::from_raw(child).unwrap();
     rustix::process::test_kill_process(child).unwrap();
-    process.signal(Signal::KILL);
     // Its output ends when the child has gone: both held the same pipes.
-    let ended = process.finish().await;
-    assert_eq!(ended.code(), None);
+    process.ends_by(Signal::KILL).await.has_code(None);
 }
 
 #[tokio::test]
@@ -197,18 +186,12 @@ async fn events_in_json() {
         .run(&("run --json k -- sh -c", "exit 3"))
         .await;
     let events = events(&ended.stderr);
-    let names: Vec<_> = events
-        .iter()
-        .map(|event| event["event"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["acquired", "released", "exit"]);
+    assert_eq!(names(&events), ["acquired", "released", "exit"]);
     assert_eq!(events[0]["key"], "k");
     assert!(events[0]["token"].is_u64());
     assert_eq!(events[1]["still_ours"], true);
-    assert_eq!(
-        (&events[2]["status"], events[2]["signal"].is_null()),
-        (&3.into(), true)
-    );
+    assert_eq!(events[2]["status"], 3);
+    assert!(events[2]["signal"].is_null());
 
     let ended = Store::memory().run("run --json k -- no-such-command").await;
     let events = crate::common::events(&ended.stderr);
@@ -230,10 +213,8 @@ async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
     let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";
     let run = store.command(("run k -- sh -c", says));
     let under = async |variables: &str| {
-        let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", &format!("{variables} exec \"$@\""), "sh"]);
-        shell.arg(run.get_program()).args(run.get_args());
-        let ended = Process::run(in_memory(shell)).await;
+        let shell = in_shell(&format!("{variables} exec \"$@\""), &run);
+        let ended = Process::run(shell).await;
         let words: Vec<_> = ended.stdout.split_whitespace().map(str::to_owned).collect();
         <[String; 4]>::try_from(words).unwrap()
     };
@@ -250,11 +231,8 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     let store = Store::memory();
     let job = "echo up; sh -c 'echo x > f'; exit 3";
     let run = store.command(("run --metrics-file m.prom k -- sh -c", job));
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
-    shell.arg(run.get_program()).args(run.get_args());
-    shell.current_dir(store.path(""));
-    let ended = Process::run(in_memory(shell)).await;
+    let shell = in_shell("ulimit -f 0; exec \"$@\"", &run);
+    let ended = Process::run(shell).await;
     ended.has_printed(Some(3), "up\n");
     ended.has_said("File too large");
     // The signal is the system's for the job: what was ignored here would be ignored there.
@@ -272,8 +250,7 @@ async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
     let run = store.command(("run -v k -- sh -c", job));
     let (process, _said) = unread(&store, &run).await;
     std::fs::write(store.path("go"), "").unwrap();
-    let ended = process.finish().await;
-    assert_eq!(ended.signal(), Some(Signal::TERM));
+    process.finish().await.has_signal(Signal::TERM);
 }
 
 #[tokio::test]
@@ -284,17 +261,14 @@ async fn whoever_does_not_read_what_it_says_saves_no_command() {
     let (process, _said) = unread(&files, &run).await;
     // Its lines are that it stops the command, and that it kills it.
     server.stop();
-    assert_eq!(process.finish().await.code(), Some(79));
+    process.finish().await.has_code(Some(79));
 }
 
 /// Begins a run of which nobody reads what it says, from when its command is up.
 async fn unread(files: &Store, run: &std::process::Command) -> (Process, OwnedFd) {
     let _gate = Gate::new(files, "said");
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "exec \"$@\" 2> said", "sh"]);
-    shell.arg(run.get_program()).args(run.get_args());
+    let mut shell = in_shell("exec \"$@\" 2> said", run);
     shell.current_dir(files.path(""));
-    in_environment_of(run, &mut shell);
     let flags = OFlags::RDWR | OFlags::NONBLOCK;
     let said = rustix::fs::open(files.path("said"), flags, Mode::empty()).unwrap();
     let process = Process::spawn(shell);
@@ -303,10 +277,4 @@ async fn unread(files: &Store, run: &std::process::Command) -> (Process, OwnedFd
         while rustix::io::write(&said, &vec![b'x'; chunk]).is_ok() {}
     }
     (process, said)
-}
-
-/// On a store of its own, and nothing else.
-fn in_memory(mut command: std::process::Command) -> std::process::Command {
-    command.env("LEASEHOLD_STORE", "memory:");
-    command
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Pid, kill_process};
 
-use crate::common::{Store, events, includes, on_each_store};
-use crate::terminal::shell;
+use crate::common::{Store, events, includes, names, on_each_store};
+use crate::terminal::{leave, shell, suspend};
 
 on_each_store! {
     the_lock_is_released_when_the_command_ends,
@@ -54,6 +54,13 @@ fn start(store: &Store, options: &str, script: &str) -> Process {
     store.spawn((format!("run --with-children {options} k -- sh -c"), script))
 }
 
+/// The same, once the command has ended.
+async fn left(store: &Store, options: &str, script: &str) -> Process {
+    let process = start(store, options, script);
+    process.says("holding k until").await;
+    process
+}
+
 /// Whether nobody holds the key.
 async fn is_free(store: &Store) -> bool {
     let next = store.run("run -n k -- true").await;
@@ -61,19 +68,14 @@ async fn is_free(store: &Store) -> bool {
     next.code() == Some(0)
 }
 
-fn pid(text: &str) -> Pid {
+pub(crate) fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
 async fn the_lock_is_released_when_the_command_ends(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!";
     let ended = store.run(&("run k -- sh -c", script)).await;
-    assert_eq!(
-        (ended.code(), &*ended.stderr),
-        (Some(0), ""),
-        "{}",
-        ended.stdout
-    );
+    ended.has_been_quiet(Some(0));
     assert!(is_free(store).await);
     kill_process(pid(ended.stdout.trim()), Signal::KILL).expect("it runs on");
 }
@@ -95,48 +97,42 @@ async fn what_is_left_by_what_was_left_counts_too(store: &Store) {
     let (first, second) = (Gate::new(store, "first"), Gate::new(store, "second"));
     // The last one has a parent until the first gate opens, and is an orphan then.
     let script = "(sh -c 'sh -c \"echo up; read go < second\" & read go < first; echo over' &)";
-    let process = start(store, "", script);
-    process.says("holding k until").await;
+    let process = left(store, "", script).await;
     process.prints("up").await;
     first.open().await;
     process.prints("over").await;
     assert!(!is_free(store).await);
     second.open().await;
-    assert_eq!(process.finish().await.code(), Some(0));
+    process.finish().await.has_code(Some(0));
     assert!(is_free(store).await);
 }
 
 async fn a_lost_lock_ends_what_was_left(store: &Store) {
     let deaf = "trap \"\" TERM; echo up; exec sleep 600";
     let script = format!("(setsid sh -c '{deaf}' &) ; (sh -c '{deaf}' &)");
-    let process = start(store, "--grace 100ms", &script);
-    process.says("holding k until").await;
+    let process = left(store, "--grace 100ms", &script).await;
     for _ in 0..2 {
         process.prints("up").await;
     }
     store.run("break --yes k").await;
     // Its output ends with them.
     let ended = process.finish().await;
-    ended.has_code(Some(79));
-    ended.has_said("lost k: ");
+    ended.has_ended_saying(Some(79), "lost k: ");
 }
 
 async fn killed_itself_it_takes_along_what_was_left(store: &Store) {
     let script = "(setsid sh -c 'trap \"\" TERM; echo up; exec sleep 600' &)";
-    let process = start(store, "", script);
-    process.says("holding k until").await;
+    let process = left(store, "", script).await;
     process.prints("up").await;
     process.signal_group(Signal::KILL);
-    assert_eq!(process.finish().await.code(), None);
+    process.finish().await.has_code(None);
 }
 
 async fn a_restart_goes_on_after_both_were_killed(store: &Store) {
     let script = "(sh -c 'echo up; exec sleep 600' &)";
-    let process = start(store, "--recover-as svc", script);
-    process.says("holding k until").await;
+    let process = left(store, "--recover-as svc", script).await;
     process.prints("up").await;
-    process.signal(Signal::KILL);
-    process.finish().await;
+    process.ends_by(Signal::KILL).await;
     let next = start(store, "--recover-as svc -n", "echo on");
     next.finish().await.has_printed(Some(0), "on\n");
 }
@@ -158,8 +154,7 @@ async fn where_nothing_is_left_nothing_is_said() {
 async fn the_lock_is_renewed_meanwhile() {
     let store = Store::local();
     let gate = Gate::new(&store, "gate");
-    let process = start(&store, "--ttl 3s", DAEMON);
-    process.says("holding k until").await;
+    let process = left(&store, "--ttl 3s", DAEMON).await;
     // Longer than its lease without renewal.
     tokio::time::sleep(std::time::Duration::from_millis(3_500)).await;
     assert!(!is_free(&store).await);
@@ -176,8 +171,7 @@ async fn signals_go_on_to_what_was_left() {
         let process = start(&store, "", script);
         process.says("2 processes that it left").await;
         process.prints("up").await;
-        process.signal(signal);
-        let ended = process.finish().await;
+        let ended = process.ends_by(signal).await;
         assert_eq!(ended.code(), Some(3), "{signal:?}: {}", ended.stderr);
     }
 }
@@ -186,8 +180,7 @@ async fn signals_go_on_to_what_was_left() {
 async fn the_longest_hold_ends_what_was_left() {
     let store = Store::memory();
     let script = "(setsid sh -c 'trap \"\" TERM; exec sleep 600' &) ; exit 0";
-    let process = start(&store, "--max-hold 4s", script);
-    process.says("holding k until").await;
+    let process = left(&store, "--max-hold 4s", script).await;
     process.finish().await.has_code(Some(79));
 }
 
@@ -199,12 +192,10 @@ async fn what_ends_meanwhile_is_reaped() {
     let meanwhile = format!("{ORPHANS} cat /proc/$PPID/comm; {GONE}");
     std::fs::write(store.path("meanwhile.sh"), meanwhile).unwrap();
     let script = "(sh -c 'read go < gate; exec sh meanwhile.sh' &)";
-    let process = start(&store, "", script);
-    process.says("holding k until").await;
+    let process = left(&store, "", script).await;
     gate.open().await;
     let ended = process.finish().await;
-    ended.has_code(Some(0));
-    assert_eq!(ended.stdout, "leasehold-shim\nlooked\n");
+    ended.has_printed(Some(0), "leasehold-shim\nlooked\n");
 }
 
 #[tokio::test]
@@ -216,15 +207,12 @@ async fn who_is_left_is_told_in_json() {
     process.says("left_running").await;
     gate.open().await;
     let ended = process.finish().await;
-    assert_eq!(ended.signal(), Some(Signal::KILL), "{}", ended.stderr);
+    ended.has_signal(Signal::KILL);
     let events = events(&ended.stderr);
-    let names: Vec<_> = events
-        .iter()
-        .map(|it| it["event"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["acquired", "left_running", "released", "exit"]);
+    let expected = ["acquired", "left_running", "released", "exit"];
+    assert_eq!(names(&events), expected);
     let left = &events[1];
-    assert_eq!((&left["status"], &left["signal"]), (&137.into(), &9.into()));
+    includes(left, json!({"status": 137, "signal": 9}));
     assert_eq!(left["keys"].as_array().unwrap().len(), 2, "{left}");
     let processes = left["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 1, "{left}");
@@ -252,14 +240,12 @@ async fn a_term_lasts_until_all_are_gone() {
 async fn what_is_done_once_in_a_period_is_still_being_done() {
     let store = Store::local();
     let gate = Gate::new(&store, "gate");
-    let every = "--every 1h";
-    let process = start(&store, every, DAEMON);
-    process.says("holding k until").await;
+    let process = left(&store, "--every 1h", DAEMON).await;
     let again = store.run("run --every 1h --json k -- true").await;
     let skipped = &events(&again.stderr)[0];
     includes(skipped, json!({"event": "skipped", "running": true}));
     gate.open().await;
-    assert_eq!(process.finish().await.code(), Some(0));
+    process.finish().await.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -273,8 +259,7 @@ async fn a_shim_that_is_killed_meanwhile_is_said() {
     kill_process(shim, Signal::KILL).unwrap();
     let ended = process.finish().await;
     let _ = kill_process(left, Signal::KILL);
-    ended.has_code(Some(71));
-    ended.has_said("was killed");
+    ended.has_ended_saying(Some(71), "was killed");
 }
 
 #[test]
@@ -287,8 +272,7 @@ fn ctrl_c_ends_what_was_left() {
     terminal.wait_for("ready> ");
     terminal.types("echo \"status=$?\"\n");
     terminal.wait_for("status=6");
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }
 
 #[test]
@@ -297,14 +281,11 @@ fn ctrl_z_stops_what_was_left_too() {
     let mut terminal = shell(&store);
     terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
     terminal.wait_for("holding k until");
-    terminal.types("\x1a");
-    terminal.wait_for("Stopped");
-    terminal.wait_for("ready> ");
+    suspend(&mut terminal);
     terminal.types("echo stopped=$(ps -t $(tty) -o stat=,comm= | grep -c '^T.*sleep')\n");
     terminal.wait_for("stopped=1");
     terminal.wait_for("ready> ");
     terminal.types("bg; kill -TERM %1; wait %1; echo \"status=$?\"\n");
     terminal.wait_for("status=6");
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }

@@ -2,18 +2,15 @@
 
 use std::process::Command;
 
-use crate::common::{Arguments, events, leasehold};
+use crate::common::{Arguments, at, events};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Process, Signal};
 use leasehold_testkit::server::RedisServer;
 
 fn on(server: &RedisServer, arguments: impl Arguments) -> Command {
-    let mut command = leasehold(arguments);
-    let url = format!("{}?layout=classic", server.url());
-    command.env("LEASEHOLD_STORE", url);
+    let mut command = at(&format!("{}?layout=classic", server.url()), arguments);
     // Of an outer lock on another store: not to be taken for this one's.
-    command
-        .env("LEASEHOLD_TOKEN", "7")
-        .env("LEASEHOLD_TERM", "7");
+    command.envs([("LEASEHOLD_TOKEN", "7"), ("LEASEHOLD_TERM", "7")]);
     command.env("LEASEHOLD_TOKENS", r#"{"outer":7}"#);
     command
 }
@@ -33,8 +30,7 @@ async fn a_command_is_given_no_token() {
         ("elect --once -v invoice-42 -- sh -c", TELL),
     ] {
         let ran = run(&server, arguments).await;
-        ran.has_code(Some(0));
-        assert_eq!(ran.stdout, "invoice-42 none none none\n");
+        ran.has_printed(Some(0), "invoice-42 none none none\n");
         ran.has_said("acquired invoice-42, without a token");
     }
     let ran = run(&server, "run --json -k a -k b -- true").await;
@@ -53,21 +49,18 @@ async fn the_key_is_the_one_that_others_use() {
     let taken = server.try_command(&["SET", "invoice-42", "0123456789abcdef", "NX"]);
     taken.unwrap();
     let busy = run(&server, "run -n invoice-42 -- true").await;
-    busy.has_code(Some(75));
     let held = "invoice-42 is held by the claim 012345…; it does not expire";
-    busy.has_said(held);
+    busy.has_ended_saying(Some(75), held);
 
     let shown = run(&server, "show invoice-42").await;
     shown.has_shown("never");
     assert!(!shown.stdout.contains("0123456789"), "{}", shown.stdout);
-    let shown = run(&server, "show --json invoice-42").await;
-    let view: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    let view = run(&server, "show --json invoice-42").await.json();
     let holder = &view["holders"][0];
     assert_eq!(holder["id_hint"], "012345");
-    assert!(
-        holder["owner"].is_null() && holder["expires_in_ms"].is_null(),
-        "{holder}"
-    );
+    for none in ["owner", "expires_in_ms"] {
+        assert!(holder[none].is_null(), "{none}: {holder}");
+    }
     assert!(holder.get("token").is_none(), "{holder}");
 
     let broken = run(&server, "break --yes invoice-42").await;
@@ -79,8 +72,7 @@ async fn the_key_is_the_one_that_others_use() {
     assert_eq!(server.query::<u64>(&["STRLEN", "invoice-42"]), 32);
     let listed = run(&server, "ls invoice-*").await;
     listed.has_shown("invoice-42  exclusive  the claim");
-    holder.signal(Signal::TERM);
-    assert_eq!(holder.finish().await.code(), Some(0));
+    assert_eq!(holder.ends_by(Signal::TERM).await.code(), Some(0));
     assert_eq!(server.query::<u64>(&["EXISTS", "invoice-42"]), 0);
 }
 
@@ -97,9 +89,8 @@ async fn what_it_cannot_do_is_said() {
     ] {
         let refused = run(&server, arguments).await;
         assert_ne!(refused.code(), Some(0), "{arguments:?}");
-        let said = &refused.stderr;
-        assert!(said.contains("the classic layout cannot do this"), "{said}");
-        assert!(said.contains("leave out layout=classic"), "{said}");
+        refused.has_said("the classic layout cannot do this");
+        refused.has_said("leave out layout=classic");
     }
     let recovered = "run --recover-as job k -- true";
     run(&server, &recovered).await.has_code(Some(64));
@@ -111,12 +102,8 @@ async fn what_it_cannot_do_is_said() {
 #[tokio::test]
 async fn the_doctor_says_what_is_not_promised() {
     let server = RedisServer::start();
-    let seen = run(&server, "doctor --json").await;
-    let report: serde_json::Value = serde_json::from_str(&seen.stdout).unwrap();
-    assert!(
-        report["promise"].as_str().unwrap().contains("No fencing"),
-        "{report}"
-    );
+    let report = run(&server, "doctor --json").await.json();
+    says(report["promise"].as_str().unwrap(), ["No fencing"]);
     let findings = report["findings"].as_array().unwrap();
     let about = |check: &str| findings.iter().find(|it| it["check"] == check);
     assert_eq!(about("layout").unwrap()["severity"], "note");

@@ -1,10 +1,9 @@
 //! Deadlocks of nested runs: shown, told and ended.
 
-use std::path::PathBuf;
-
 use futures_util::future::join_all;
-use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::process::{Finished, Process, Signal};
 
+use crate::children::Gate;
 use crate::common::{Arguments, Store, on_each_store};
 
 on_each_store! {
@@ -17,18 +16,16 @@ on_each_store! {
 /// A run that holds, and runs another within it once it is told to.
 struct Nested {
     process: Process,
-    gate: PathBuf,
+    gate: Gate,
 }
 
 impl Nested {
     /// Answers once the outer one holds.
     async fn start(store: &Store, name: &str, outer: &str, inner: &str) -> Self {
-        let gate = store.path(name);
-        rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+        let gate = Gate::new(store, name);
         let script = "echo holds; read go <\"$0\"; exec \"$@\"";
-        let leasehold = env!("CARGO_BIN_EXE_leasehold");
         let mut command = store.command((format!("run --label {name} {outer} -- sh -c"), script));
-        command.args([gate.as_os_str(), leasehold.as_ref()]);
+        command.args([name, env!("CARGO_BIN_EXE_leasehold")]);
         command.args(format!("run {inner} -- echo done").words());
         let process = Process::spawn(command);
         process.prints("holds").await;
@@ -37,9 +34,7 @@ impl Nested {
 
     /// Has the inner one ask.
     async fn ask(&self) {
-        let gate = self.gate.clone();
-        let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
-        opened.await.unwrap().unwrap();
+        self.gate.open().await;
     }
 
     async fn finish(self) -> Finished {
@@ -61,9 +56,7 @@ async fn of_two_nested_runs_the_younger_gives_up(store: &Store) {
     younger.ask().await;
 
     let younger = younger.finish().await;
-    younger.has_code(Some(75));
-    let sentence = "holds x and waits for y";
-    younger.has_said(sentence);
+    younger.has_ended_saying(Some(75), "holds x and waits for y");
     younger.has_said("deadlock");
     let older = older.finish().await;
     older.has_code(Some(0));
@@ -96,8 +89,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     assert_eq!(found.stdout.lines().count(), 1, "{}", found.stdout);
     found.has_shown(", for ");
 
-    let found = store.run("deadlocks --json").await;
-    let found: serde_json::Value = serde_json::from_str(&found.stdout).unwrap();
+    let found = store.run("deadlocks --json").await.json();
     let claims = found["claims"].as_array().unwrap();
     assert_eq!(claims.len(), 3, "{found}");
     assert!(found["for_ms"].is_u64() && found["since"].is_string());
@@ -112,8 +104,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     let hint = "leasehold: hint: end one of them";
     a.process.says(hint).await;
     // Whoever ends one of them lets the others go on.
-    a.process.signal(rustix::process::Signal::TERM);
-    a.finish().await;
+    a.process.ends_by(Signal::TERM).await;
     for ended in [b.finish().await, c.finish().await] {
         ended.has_code(Some(0));
     }
@@ -129,9 +120,8 @@ async fn a_reader_behind_a_writer_tells_that_it_waits_for_itself(store: &Store) 
     waits(store, "k").await;
     nested.ask().await;
     let ended = nested.finish().await;
-    ended.has_code(Some(9));
-    ended.has_said("holds k and waits for k");
-    assert_eq!(writer.finish().await.code(), Some(0));
+    ended.has_ended_saying(Some(9), "holds k and waits for k");
+    writer.finish().await.has_code(Some(0));
 }
 
 async fn what_can_go_on_is_no_deadlock(store: &Store) {
@@ -148,10 +138,7 @@ async fn what_can_go_on_is_no_deadlock(store: &Store) {
 
 #[tokio::test]
 async fn what_is_no_context_is_refused() {
-    let store = Store::memory();
-    let mut command = store.command("run k -- true");
-    command.env("LEASEHOLD_CONTEXT", "x");
-    let refused = Process::run(command).await;
-    refused.has_code(Some(64));
-    refused.has_said("LEASEHOLD_CONTEXT");
+    let context = [("LEASEHOLD_CONTEXT", "x")];
+    let refused = Store::memory().run_with(&context, "run k -- true").await;
+    refused.has_ended_saying(Some(64), "LEASEHOLD_CONTEXT");
 }

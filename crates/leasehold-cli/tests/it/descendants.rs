@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::expect::says;
+use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
@@ -54,7 +55,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
     process.prints("up").await;
     process.signal(Signal::KILL);
     // Its output ends when the command has gone: both held the same pipes.
-    assert_eq!(process.finish().await.code(), None);
+    process.finish().await.has_code(None);
 }
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
     let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
     all_up(&process).await;
     process.signal_group(Signal::KILL);
-    assert_eq!(process.finish().await.code(), None);
+    process.finish().await.has_code(None);
 }
 
 #[tokio::test]
@@ -72,7 +73,7 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
     let process = store.spawn(run);
     all_up(&process).await;
     store.run("break --yes k").await;
-    assert_eq!(process.finish().await.code(), Some(79));
+    process.finish().await.has_code(Some(79));
 }
 
 #[tokio::test]
@@ -92,8 +93,7 @@ async fn a_shim_that_is_killed_ends_the_command() {
     let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
     let ended = process.finish().await;
-    ended.has_code(Some(71));
-    ended.has_said("was killed");
+    ended.has_ended_saying(Some(71), "was killed");
 }
 
 /// A process that is known after its end.
@@ -115,9 +115,9 @@ impl Watched {
     }
 }
 
-/// The only child of a leasehold that waits.
-pub(crate) fn shim_of(waiting: &Process) -> Pid {
-    let children = format!("/proc/{0}/task/{0}/children", waiting.pid());
+/// The only child of a process: of a leasehold that waits it is the shim.
+pub(crate) fn only_child_of(process: &Process) -> Pid {
+    let children = format!("/proc/{0}/task/{0}/children", process.pid());
     let children = std::fs::read_to_string(children).unwrap();
     Pid::from_raw(children.trim().parse().unwrap()).unwrap()
 }
@@ -127,11 +127,9 @@ pub(crate) fn shim_of(waiting: &Process) -> Pid {
 async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
     let store = Store::local();
     let (_holder, _) = store.holder("k").await;
-    let waiting = store.spawn("run k -- true");
-    waiting.says("waiting for k").await;
-    let shim = Watched::new(shim_of(&waiting));
-    waiting.signal(Signal::KILL);
-    waiting.finish().await;
+    let waiting = store.waiter("k", "run k -- true").await;
+    let shim = Watched::new(only_child_of(&waiting));
+    waiting.ends_by(Signal::KILL).await;
     shim.has_ended();
 }
 
@@ -139,9 +137,8 @@ async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
 async fn a_shim_that_is_killed_before_it_is_needed_is_replaced() {
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
-    let waiting = store.spawn("run k -- echo ran");
-    waiting.says("waiting for k").await;
-    let shim = Watched::new(shim_of(&waiting));
+    let waiting = store.waiter("k", "run k -- echo ran").await;
+    let shim = Watched::new(only_child_of(&waiting));
     kill_process(shim.pid, Signal::KILL).unwrap();
     shim.has_ended();
     holder.signal(Signal::TERM);
@@ -215,13 +212,21 @@ impl Stranger {
         (process, Pid::from_raw(pid).unwrap())
     }
 
+    /// Leasehold, run by the user.
+    async fn leasehold(&self, arguments: impl Arguments) -> Finished {
+        let leasehold = self.store.path("leasehold");
+        Process::run(self.command(&leasehold, arguments)).await
+    }
+
     /// Whether somebody else gets the lock.
     async fn is_free(&self) -> bool {
-        let leasehold = self.store.path("leasehold");
-        let next = self.command(&leasehold, "run -n k -- true");
-        let ended = Process::run(next).await;
+        let ended = self.leasehold("run -n k -- true").await;
         assert!([Some(0), Some(75)].contains(&ended.code()), "{ended:?}");
         ended.code() == Some(0)
+    }
+
+    async fn breaks(&self) {
+        self.leasehold("break --yes k").await.has_code(Some(0));
     }
 }
 
@@ -234,9 +239,8 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
     let (process, command) = stranger.run("--max-hold 15s").await;
     let said = process.says("cannot kill pid ").await;
     let named = format!("cannot kill pid {} (sleep, user root)", pid(command));
-    assert!(said.contains(&named), "{said}");
     let kept = "k stays locked and is renewed until it ends";
-    assert!(said.contains(kept), "{said}");
+    says(&said, [&*named, kept]);
     // Longer than its lease without renewal.
     tokio::time::sleep(std::time::Duration::from_millis(15_500)).await;
     assert!(!stranger.is_free().await);
@@ -256,8 +260,7 @@ async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left
     };
     let (process, command) = stranger.run("--max-hold 15s --json").await;
     process.says("\"then\":\"kept\"").await;
-    let broken = stranger.command(&stranger.store.path("leasehold"), "break --yes k");
-    assert_eq!(Process::run(broken).await.code(), Some(0));
+    stranger.breaks().await;
     process.says("\"then\":\"may_overlap\"").await;
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
@@ -274,9 +277,7 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
         return;
     };
     let (process, command) = stranger.run("--grace 100ms --json").await;
-    let broken = "break --yes k";
-    let broken = stranger.command(&stranger.store.path("leasehold"), broken);
-    assert_eq!(Process::run(broken).await.code(), Some(0));
+    stranger.breaks().await;
     process.says("\"signal\":15").await;
     process.says("\"signal\":9").await;
     assert!(stranger.is_free().await);
@@ -285,10 +286,8 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
     ended.has_code(Some(79));
     let events = events(&ended.stderr);
     let of = |name| events.iter().filter(move |event| event["event"] == name);
-    assert!(
-        of("lost").all(|lost| lost["action"] == "refused"),
-        "{events:?}"
-    );
+    let all_refused = of("lost").all(|lost| lost["action"] == "refused");
+    assert!(all_refused, "{events:?}");
     assert_eq!(of("refused").count(), 2, "each signal once: {events:?}");
     for refused in of("refused") {
         assert_eq!(refused["then"], "may_overlap", "{refused}");
@@ -308,7 +307,7 @@ async fn a_request_to_stop_that_the_command_does_not_get_is_said() {
     assert!(said.contains("k stays locked"), "{said}");
     assert!(!stranger.is_free().await);
     kill_process_group(command, Signal::KILL).unwrap();
-    assert_eq!(process.finish().await.signal(), Some(Signal::KILL));
+    process.finish().await.has_signal(Signal::KILL);
 }
 
 fn pid(pid: Pid) -> i32 {

@@ -34,22 +34,19 @@ async fn readers_hold_together_and_a_writer_alone(store: &Store) {
     writer.finish().await.has_printed(Some(0), "wrote\n");
     let (_writer, _) = store.holder("config").await;
     let reader = store.run("run -ns config -- true").await;
-    assert_eq!(reader.code(), Some(75));
+    reader.has_code(Some(75));
 }
 
 async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Store) {
     let (_one, _) = store.holder("--limit 3 mail").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
     let limit = ("run --limit 3 --take 2 mail -- sh -c", script);
-    let two = store.spawn(limit);
-    two.prints("up").await;
+    let two = store.up(limit).await;
     let shown = store.show("mail").await;
     includes(&shown, json!({"kind": "semaphore", "permits": 3}));
     assert_eq!(shown["holders"][1]["weight"], 2);
-    let table = store.run("show mail").await.stdout;
-    assert!(table.contains("2 of 3 permits"), "{table}");
-    let table = store.run("ls").await.stdout;
-    assert!(table.contains("permits  3/3 "), "{table}");
+    store.run("show mail").await.has_shown("2 of 3 permits");
+    store.run("ls").await.has_shown("permits  3/3 ");
 
     let busy = store.run("run -n --limit 3 mail -- true").await;
     busy.has_code(Some(75));
@@ -58,13 +55,10 @@ async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Stor
 
     let wrong = store.run("resize mail --from 2 --to 4").await;
     wrong.has_code(Some(64));
-    let waiter = store.spawn("run --limit 3 mail -- echo in");
-    waiter.says("waiting for mail").await;
+    let waiter = store.waiter("mail", "run --limit 3 mail -- echo in").await;
     let resized = store.run("resize mail --from 3 --to 4").await;
-    assert_eq!(
-        resized.stderr,
-        "leasehold: resized mail from 3 to 4 permits\n"
-    );
+    let said = "leasehold: resized mail from 3 to 4 permits\n";
+    assert_eq!(resized.stderr, said);
     let table = store.run("show mail").await.stdout;
     assert!(table.starts_with("mail: semaphore of 4, "), "{table}");
     assert!(table.contains(" of 4 permits"), "{table}");
@@ -74,11 +68,8 @@ async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Stor
     assert_eq!(two.wait().await.code(), Some(0));
 
     let free = store.run("resize --json free --from 3 --to 4").await;
-    let done: Value = serde_json::from_str(&free.stdout).unwrap();
-    assert_eq!(
-        done,
-        json!({"key": "free", "from": 3, "to": 4, "in_use": false})
-    );
+    let done = json!({"key": "free", "from": 3, "to": 4, "in_use": false});
+    assert_eq!(free.json(), done);
 }
 
 async fn several_keys_are_held_all_or_none(store: &Store) {
@@ -86,10 +77,8 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     let held: Value = serde_json::from_str(&holder.prints("").await).unwrap();
     assert_eq!(held["key"], "b = \"1\"");
     assert_eq!(held["token"], held["tokens"]["b = \"1\""]);
-    assert_eq!(
-        held["tokens"]["a"],
-        store.show("a").await["holders"][0]["token"]
-    );
+    let of_a = &store.show("a").await["holders"][0];
+    assert_eq!(held["tokens"]["a"], of_a["token"]);
 
     let busy = store.run("run -n -k c -k a -- true").await;
     assert_eq!(busy.code(), Some(75));
@@ -115,9 +104,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     let ended = readers.finish().await;
     ended.has_code(Some(79));
     ended.has_said_first("leasehold: lost a: ");
-    store
-        .until("c", |shown| shown["holders"] == json!([]))
-        .await;
+    store.until_free("c").await;
 }
 
 async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
@@ -131,8 +118,7 @@ async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
         })
         .collect();
     for each in all {
-        let ended = each.finish().await;
-        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+        each.finish().await.has_been_quiet(Some(0));
     }
     assert_eq!(
         fs::read_to_string(store.path("count")).unwrap().trim(),
@@ -152,17 +138,16 @@ async fn an_owner_enters_again(store: &Store) {
         .env("LEASEHOLD_LOG", "trace");
     let ended = Process::run(command).await;
     let lines: Vec<_> = ended.stdout.lines().collect();
-    assert_eq!(lines.len(), 4, "{} {}", ended.stdout, ended.stderr);
+    assert_eq!(lines.len(), 4, "{ended}");
     assert_eq!((lines[0], lines[2], lines[3]), (lines[1], "75", "75"));
     let owner = lines[0].split(' ').next().unwrap();
     assert_eq!(owner.len(), 32);
     ended.has_not_said(owner);
     assert_eq!(store.show("k").await["holders"], json!([]));
 
-    let mut command = store.command("run --reentrant k -- true");
-    command.env("LEASEHOLD_OWNER", "hunter2");
-    let ended = Process::run(command).await;
-    assert_eq!(ended.code(), Some(64));
+    let owner = [("LEASEHOLD_OWNER", "hunter2")];
+    let ended = store.run_with(&owner, "run --reentrant k -- true").await;
+    ended.has_code(Some(64));
     ended.has_not_said("hunter2");
 }
 
@@ -183,25 +168,13 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
     }
     let mut command = store.command("run --reentrant menu -- ./walk menu");
     command.env("L", env!("CARGO_BIN_EXE_leasehold"));
-    let ended = Process::run(command).await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    Process::run(command).await.has_been_quiet(Some(0));
     let log = fs::read_to_string(store.path("log")).unwrap();
-    let (paths, tokens): (Vec<_>, Vec<_>) = log
-        .lines()
-        .map(|line| line.split_once(' ').unwrap())
-        .unzip();
-    assert_eq!(
-        paths,
-        [
-            "menu",
-            "menu/drinks",
-            "menu/drinks/hot",
-            "menu/food",
-            "menu/food/fish",
-            "menu/food/fish/raw",
-            "menu/food/meat"
-        ]
-    );
+    let lines = log.lines().map(|line| line.split_once(' ').unwrap());
+    let (paths, tokens): (Vec<&str>, Vec<&str>) = lines.unzip();
+    let all = "menu menu/drinks menu/drinks/hot menu/food menu/food/fish menu/food/fish/raw \
+        menu/food/meat";
+    assert_eq!(paths.join(" "), all);
     assert!(tokens.iter().all(|token| token == &tokens[0]), "{log}");
     assert_eq!(store.show("menu").await["holders"], json!([]));
 }
@@ -223,32 +196,28 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
 async fn the_longest_hold_may_be_longer_than_time_itself() {
     let store = Store::memory();
     let ended = store.run("run --max-hold 300000000000y k -- true").await;
-    assert_eq!(ended.code(), Some(0), "{ended:?}");
+    ended.has_code(Some(0));
 }
 
 #[tokio::test]
 async fn the_longest_hold_has_one_reason() {
     let store = Store::local();
-    let mut command = store.command("run --max-hold 400ms k -c");
-    command.arg("trap '' TERM; while :; do sleep 1; done");
-    let ended = Process::spawn(command).finish().await;
-    ended.has_code(Some(79));
-    ended.has_said("lost k; killing the command");
+    let stubborn = "trap '' TERM; while :; do sleep 1; done";
+    let ended = store.run(("run --max-hold 400ms k -c", stubborn)).await;
+    ended.has_ended_saying(Some(79), "lost k; killing the command");
     let reasons = ended.stderr.matches("maximum time").count();
     assert_eq!(reasons, 1, "{ended:?}");
 }
 
 async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
     let ended = store.run("run --min-hold 1m k -- true").await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    ended.has_been_quiet(Some(0));
     let busy = store.run("run -n k -- true").await;
     assert_eq!(busy.code(), Some(75));
     busy.has_said_first("leasehold: k is taken until ");
     let shown = store.show("k").await;
     let until = shown["holders"][0]["kept_until"].as_str().unwrap();
     assert!(until.parse::<jiff::Timestamp>().is_ok(), "{until}");
-    let table = store.run("show k").await.stdout;
-    assert!(table.contains("\ntaken until 2"), "{table}");
-    let table = store.run("ls").await.stdout;
-    assert!(table.contains("(finished)"), "{table}");
+    store.run("show k").await.has_shown("\ntaken until 2");
+    store.run("ls").await.has_shown("(finished)");
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Store, leasehold, run_at};
+use crate::common::{Store, at, leasehold, run_at, tls_options};
 use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 
@@ -34,16 +34,14 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (file, of_user) = (
-        write("password", "hunter2\n"),
-        write("of-user", "hunter3\n"),
-    );
+    let file = write("password", "hunter2\n");
+    let of_user = write("of-user", "hunter3\n");
 
     let by_file = leasehold(("run --password-file", &file));
     let mut by_relative_file = leasehold("run --password-file password");
     by_relative_file.current_dir(files.path("."));
-    let mut by_file_in_environment = leasehold("run");
-    by_file_in_environment.env("LEASEHOLD_PASSWORD_FILE", &file);
+    let mut by_named_file = leasehold("run");
+    by_named_file.env("LEASEHOLD_PASSWORD_FILE", &file);
     let mut by_environment = leasehold("run");
     by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
     let by_user = leasehold(("run --user app --password-file", &of_user));
@@ -52,11 +50,7 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
     for (how, command, url) in [
         ("file", by_file, Some(&plain)),
         ("relative file", by_relative_file, Some(&plain)),
-        (
-            "file in the environment",
-            by_file_in_environment,
-            Some(&plain),
-        ),
+        ("file in the environment", by_named_file, Some(&plain)),
         ("environment", by_environment, Some(&plain)),
         ("user and file", by_user, Some(&plain)),
         ("URL in the environment", leasehold("run"), Some(&url)),
@@ -64,15 +58,11 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
         ("URL in the arguments", leasehold(("run -S", &url)), None),
     ] {
         let ended = nested(command, url.map(String::as_str)).await;
-        assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
-        assert!(
-            ended.stdout.contains("\ninner of redis://"),
-            "{how}: {}",
-            ended.stdout
-        );
+        assert_eq!(ended.code(), Some(0), "{how}: {ended}");
+        ended.has_shown("\ninner of redis://");
         for secret in ["hunter2", "hunter3"] {
             let shown = ended.stdout.contains(secret) || ended.stderr.contains(secret);
-            assert!(!shown, "{how}: {}{}", ended.stdout, ended.stderr);
+            assert!(!shown, "{how}: {ended}");
         }
     }
 }
@@ -83,14 +73,7 @@ async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
         .password("hunter2")
         .tls(ClientCertificate::Required)
         .start();
-    let files = server.certificates();
-    let mut command = leasehold("run --tls-ca");
-    command
-        .arg(&files.authority.path)
-        .arg("--tls-cert")
-        .arg(&files.client_certificate.path)
-        .arg("--tls-key")
-        .arg(&files.client_key.path);
+    let command = leasehold(format!("run {}", tls_options(&server)));
     let ended = nested(command, Some(&server.url())).await;
     ended.has_code(Some(0));
     ended.has_shown("\ninner of rediss://");
@@ -102,36 +85,29 @@ async fn what_is_handed_on_is_for_that_store_only() {
     let outer = RedisServer::builder().password("hunter2").start();
     let other = RedisServer::builder().password("hunter3").start();
     let inner = "\"$BIN\" run -n -S \"$OTHER\" inner -- echo ran";
-    let mut command = leasehold(("run outer -- sh -c", inner));
-    command
-        .env("LEASEHOLD_STORE", outer.url())
-        .env("BIN", env!("CARGO_BIN_EXE_leasehold"))
-        .env("OTHER", other.url());
+    let mut command = at(&outer.url(), ("run outer -- sh -c", inner));
+    command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
+    command.env("OTHER", other.url());
     Process::run(command).await.has_printed(Some(0), "ran\n");
 
     // Nor is one handed on by an outer leasehold to what runs under a store that has none.
     let script = "echo ${LEASEHOLD_STORE_FILE-none}";
-    let plain = Store::memory();
-    let mut command = plain.command(("run k -- sh -c", script));
-    command.env("LEASEHOLD_STORE_FILE", "/proc/1/fd/1");
-    assert_eq!(Process::run(command).await.stdout, "none\n");
+    let handed = [("LEASEHOLD_STORE_FILE", "/proc/1/fd/1")];
+    let run = ("run k -- sh -c", script);
+    let ended = Store::memory().run_with(&handed, run).await;
+    assert_eq!(ended.stdout, "none\n");
 }
 
 #[tokio::test]
 async fn what_is_handed_on_ends_with_the_outer_one() {
     let server = RedisServer::builder().password("hunter2").start();
-    let ended = run_at(
-        &server.url(),
-        &("run k -- sh -c", "echo $LEASEHOLD_STORE_FILE"),
-    )
-    .await;
+    let run = ("run k -- sh -c", "echo $LEASEHOLD_STORE_FILE");
+    let ended = run_at(&server.url(), run).await;
     let file = ended.stdout.trim();
     assert!(file.starts_with("/proc/"), "{file}");
     let plain = format!("redis://{}/", server.address());
-    let mut late = leasehold("run -n k -- true");
-    late.env("LEASEHOLD_STORE", plain)
-        .env("LEASEHOLD_STORE_FILE", file);
+    let mut late = at(&plain, "run -n k -- true");
+    late.env("LEASEHOLD_STORE_FILE", file);
     let late = Process::run(late).await;
-    late.has_code(Some(69));
-    late.has_said("password");
+    late.has_ended_saying(Some(69), "password");
 }

@@ -1,9 +1,11 @@
 //! A run within another that asks for a key which the outer one holds: told at once, not waited for.
 
-use leasehold_testkit::process::{Finished, Process};
-use leasehold_testkit::server::RedisServer;
+use leasehold_testkit::deployment::Independent;
+use leasehold_testkit::expect::says;
+use leasehold_testkit::process::{Finished, Process, Signal};
 use serde_json::json;
 
+use crate::children::Gate;
 use crate::common::{Arguments, Store, events, includes, on_each_store, run_at};
 
 on_each_store! {
@@ -42,6 +44,9 @@ fn refused(ended: &Finished, status: i32, key: &str, hint: &str) {
 async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
     let again = "use --reentrant on both, or another key";
     let other = "use another key";
+    let higher = "use a higher --limit, or another key";
+    let of_three = "run --limit 3 --take 2 k";
+    let elect = format!("elect -S {} k -- true", store.url);
     for (outer, inner, status, hint) in [
         ("run k", "run k -- true", 75, again),
         ("run k", "run -w 1h -E 9 k -- true", 9, again),
@@ -50,18 +55,8 @@ async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
         ("run k", "hold k", 75, again),
         ("run k", "run -s k -- true", 75, other),
         ("run -s k", "run k -- true", 75, other),
-        (
-            "run k",
-            &format!("elect -S {} k -- true", store.url),
-            75,
-            other,
-        ),
-        (
-            "run --limit 3 --take 2 k",
-            "run --limit 3 --take 2 k -- true",
-            75,
-            "use a higher --limit, or another key",
-        ),
+        ("run k", &elect, 75, other),
+        (of_three, &format!("{of_three} -- true"), 75, higher),
     ] {
         refused(&nested(store, outer, inner).await, status, "k", hint);
     }
@@ -84,10 +79,7 @@ async fn nor_is_one_of_the_run_around_the_outer_one(store: &Store) {
     ended.has_code(Some(75));
     let error = &events(&ended.stderr)[0];
     includes(error, json!({"event": "error", "status": 75}));
-    assert!(
-        error["message"].as_str().unwrap().contains(NEVER),
-        "{error}"
-    );
+    says(error["message"].as_str().unwrap(), [NEVER]);
 }
 
 async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
@@ -102,12 +94,10 @@ async fn what_fits_beside_the_outer_one_is_granted(store: &Store) {
     }
     // It waits for a stranger only.
     let (holder, _) = store.holder("--limit 2 k").await;
-    let mut command = store.command("run --limit 2 k --");
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    command.args([leasehold, "run", "--limit", "2", "k", "--", "true"]);
-    let waiting = Process::spawn(command);
-    waiting.says("waiting for k").await;
-    holder.signal(leasehold_testkit::process::Signal::TERM);
+    let both = format!("run --limit 2 k -- {leasehold} run --limit 2 k -- true");
+    let waiting = store.waiter("k", both).await;
+    holder.signal(Signal::TERM);
     waiting.finish().await.has_code(Some(0));
 }
 
@@ -121,16 +111,15 @@ async fn without_waiting_it_is_busy_as_ever(store: &Store) {
 
 #[tokio::test]
 async fn where_claims_do_not_queue_it_is_told_too() {
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let addresses = servers.iter().map(|server| server.address().to_string());
-    let url = format!("redlock://{}/", addresses.collect::<Vec<_>>().join(","));
+    let servers = Independent::start(3);
+    let url = servers.url();
     let on = |arguments: &str| run_at(&url, arguments.to_owned());
     on("init").await.has_code(Some(0));
     let binary = env!("CARGO_BIN_EXE_leasehold");
     let ended = on(&format!("run k -- {binary} run k -- true")).await;
     refused(&ended, 75, "k", "use --reentrant on both, or another key");
     let ended = on(&format!("run k -- {binary} run other -- true")).await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    ended.has_been_quiet(Some(0));
 }
 
 /// What the outer run does not wait for may wait for it, if it says so.
@@ -138,13 +127,11 @@ async fn where_claims_do_not_queue_it_is_told_too() {
 async fn without_the_context_it_waits() {
     let store = Store::local();
     let script = "env -u LEASEHOLD_CONTEXT \"$0\" run k -- echo ran & read go < gate";
-    let gate = store.path("gate");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+    let gate = Gate::new(&store, "gate");
     let leasehold = env!("CARGO_BIN_EXE_leasehold");
     let command = store.command(["run", "k", "--", "bash", "-c", script, leasehold]);
     let process = Process::spawn(command);
     process.says("waiting for k").await;
-    let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "go\n"));
-    opened.await.unwrap().unwrap();
+    gate.open().await;
     process.finish().await.has_shown("ran");
 }

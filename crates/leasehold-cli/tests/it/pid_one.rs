@@ -9,6 +9,7 @@ use rustix::process::{Pid, geteuid, kill_process};
 
 use crate::children::{GONE, Gate, ORPHANS};
 use crate::common::{Arguments, Store, in_environment_of};
+use crate::descendants::only_child_of;
 
 /// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.
 fn in_container(store: &Store, arguments: impl Arguments) -> Command {
@@ -28,13 +29,6 @@ fn in_container(store: &Store, arguments: impl Arguments) -> Command {
 
 async fn run(store: &Store, script: &str) -> Finished {
     Process::run(in_container(store, ("run k -- sh -c", script))).await
-}
-
-/// The first process of the namespace, as it is known outside.
-fn first_of(unshare: &Process) -> Pid {
-    let id = unshare.pid();
-    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-    Pid::from_raw(children.trim().parse().unwrap()).unwrap()
 }
 
 fn is_leasehold(pid: Pid) -> bool {
@@ -81,7 +75,7 @@ async fn what_others_leave_behind_is_reaped() {
     let waiting = Process::spawn(in_container(&store, "hold waited-for"));
     waiting.says("waiting for").await;
     for (process, name) in [(&running, "first"), (&waiting, "second")] {
-        let (first, gate) = (first_of(process), Gate::new(&store, name));
+        let (first, gate) = (only_child_of(process), Gate::new(&store, name));
         assert!(is_leasehold(first));
         // The orphan says whose it is now, and ends.
         let orphan = format!("echo $$; read go < {name}; grep PPid /proc/$$/status");
@@ -108,7 +102,7 @@ async fn signals_go_on_to_the_command() {
         let process = in_container(&store, ("run k -- bash -c", &script));
         let process = Process::spawn(process);
         process.prints("up").await;
-        kill_process(first_of(&process), signal).unwrap();
+        kill_process(only_child_of(&process), signal).unwrap();
         let ended = process.finish().await;
         assert_eq!(ended.code(), Some(9), "{signal:?}: {}", ended.stderr);
     }
@@ -120,7 +114,7 @@ async fn a_signal_ends_the_waiting() {
     let (_holder, _) = store.holder("k").await;
     let process = Process::spawn(in_container(&store, "run k -- true"));
     process.says("waiting for k").await;
-    kill_process(first_of(&process), Signal::TERM).unwrap();
+    kill_process(only_child_of(&process), Signal::TERM).unwrap();
     process.finish().await.has_code(Some(143));
 }
 

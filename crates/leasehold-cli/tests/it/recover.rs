@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::children::pid;
 use crate::common::{Store, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
+use rustix::process::kill_process;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -35,8 +37,15 @@ async fn token(process: &Process) -> u64 {
 
 /// Kills it and waits until all that had its output are gone.
 async fn crash(process: Process) {
-    process.signal(Signal::KILL);
-    process.finish().await;
+    process.ends_by(Signal::KILL).await;
+}
+
+/// One that has held the key, with this token, and has crashed.
+async fn crashed(store: &Store) -> u64 {
+    let process = start(store);
+    let token = token(&process).await;
+    crash(process).await;
+    token
 }
 
 fn file(store: &Store) -> PathBuf {
@@ -61,16 +70,9 @@ async fn a_restart_after_a_crash_goes_on_at_once(store: &Store) {
         let begun = Instant::now();
         job = start(store);
         let next = token(&job).await;
-        println!(
-            "{}: went on {:?} after the crash",
-            store.url,
-            begun.elapsed()
-        );
-        assert!(
-            begun.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begun.elapsed()
-        );
+        let took = begun.elapsed();
+        println!("{}: went on {took:?} after the crash", store.url);
+        assert!(took < Duration::from_secs(5), "{took:?}");
         if store.is_remote() {
             job.says("leasehold: recovered k after ").await;
         }
@@ -78,23 +80,21 @@ async fn a_restart_after_a_crash_goes_on_at_once(store: &Store) {
         last = next;
     }
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(
-        (mode(file(store)), mode(store.path("state/leasehold"))),
-        (0o600, 0o700)
-    );
+    assert_eq!(mode(file(store)), 0o600);
+    assert_eq!(mode(store.path("state/leasehold")), 0o700);
 }
 
 async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
     let old = start(store);
     let first = token(&old).await;
     let new = start(store);
-    new.says("the previous \"svc\", or a child of it, is still running")
-        .await;
+    let why = "the previous \"svc\", or a child of it, is still running";
+    new.says(why).await;
     new.says("waiting for k (position 1)").await;
     old.signal(Signal::TERM);
     let second = token(&new).await;
     assert!(second > first);
-    assert_eq!(old.finish().await.signal(), Some(Signal::TERM));
+    old.finish().await.has_signal(Signal::TERM);
     // It has taken over the file: what comes after it goes on where it was killed.
     crash(new).await;
     let third = start(store);
@@ -105,23 +105,19 @@ async fn a_restart_waits_while_the_old_one_runs(store: &Store) {
 async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     let script = "sleep 600 > /dev/null 2>&1 & echo $!; echo shim $PPID; wait";
     let old = store.spawn((JOB, script));
-    let left: i32 = old.prints("").await.parse().unwrap();
-    let shim = old.prints("shim ").await;
-    let shim = rustix::process::Pid::from_raw(shim["shim ".len()..].parse().unwrap()).unwrap();
+    let left = pid(&old.prints("").await);
+    let shim = pid(&old.prints("shim ").await["shim ".len()..]);
     // As if both had been killed at once: then nobody ends what the command has started. It is not the
     // shim that is stopped meanwhile: the system continues what stands still when its parent ends.
     old.stop();
-    rustix::process::kill_process(shim, Signal::KILL).unwrap();
-    old.signal(Signal::KILL);
-    old.finish().await;
+    kill_process(shim, Signal::KILL).unwrap();
+    old.ends_by(Signal::KILL).await;
     let new = start(store);
-    new.says("or a child of it, is still running; waiting for k")
-        .await;
+    let why = "or a child of it, is still running; waiting for k";
+    new.says(why).await;
     new.says("waiting for k (position 1)").await;
-    new.signal(Signal::TERM);
-    assert_eq!(new.finish().await.signal(), Some(Signal::TERM));
-    let left = rustix::process::Pid::from_raw(left).unwrap();
-    rustix::process::kill_process(left, Signal::KILL).unwrap();
+    new.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
+    kill_process(left, Signal::KILL).unwrap();
     // Nobody reports that the last one has gone, but the next start finds out.
     let begun = Instant::now();
     loop {
@@ -134,18 +130,14 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
 }
 
 async fn a_file_from_before_a_reboot_is_gone_on_with(store: &Store) {
-    let old = start(store);
-    let first = token(&old).await;
-    crash(old).await;
+    let first = crashed(store).await;
     edit(store, |state| state["boot"] = json!("another"));
     let new = start(store);
     assert!(token(&new).await > first);
 }
 
 async fn a_file_of_another_machine_is_not(store: &Store) {
-    let old = start(store);
-    token(&old).await;
-    crash(old).await;
+    crashed(store).await;
     edit(store, |state| {
         state["boot"] = json!("another");
         state["host"] = json!("elsewhere");
@@ -161,8 +153,7 @@ async fn a_file_of_another_machine_is_not(store: &Store) {
 async fn a_torn_file_is_ignored(store: &Store) {
     let old = start(store);
     token(&old).await;
-    old.signal(Signal::TERM);
-    old.finish().await;
+    old.ends_by(Signal::TERM).await;
     fs::write(file(store), "{\"name\":\"sv").unwrap();
     let new = start(store);
     new.says("is ignored: it is damaged, or not leasehold's")
@@ -174,11 +165,9 @@ async fn a_torn_file_is_ignored(store: &Store) {
 }
 
 async fn a_clean_end_empties_the_file(store: &Store) {
-    let ended = store.run((JOB, "exit 4")).await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(4), ""));
+    store.run((JOB, "exit 4")).await.has_been_quiet(Some(4));
     assert_eq!(fs::read_to_string(file(store)).unwrap(), "");
-    let again = store.run((JOB, "exit 0")).await;
-    assert_eq!((again.code(), &*again.stderr), (Some(0), ""));
+    store.run((JOB, "exit 0")).await.has_been_quiet(Some(0));
 }
 
 async fn a_file_that_others_can_read_is_refused(store: &Store) {
@@ -190,8 +179,7 @@ async fn a_file_that_others_can_read_is_refused(store: &Store) {
     ] {
         allow(path.clone(), wide);
         let ended = store.run((JOB, "exit 0")).await;
-        ended.has_code(Some(71));
-        ended.has_said("other users can access");
+        ended.has_ended_saying(Some(71), "other users can access");
         allow(path, narrow);
     }
     assert_eq!(store.show("k").await["holders"], json!([]));

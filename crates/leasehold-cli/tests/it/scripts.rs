@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::children::Gate;
-use crate::common::{Store, in_environment_of, on_each_store};
+use crate::common::{Store, in_environment_of, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -45,13 +45,18 @@ fn is_free(shown: &Value) -> bool {
     shown["holders"] == json!([])
 }
 
-async fn a_hold_ends_with_the_script_that_was_killed(store: &Store) {
-    let script = script(store, &format!("{HOLD}; sleep 60"));
+/// A script that has the lock says so.
+async fn says_its_token(script: &Process, store: &Store) {
     let said = script.prints("token ").await;
     let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
+}
+
+async fn a_hold_ends_with_the_script_that_was_killed(store: &Store) {
+    let script = script(store, &format!("{HOLD}; sleep 60"));
+    says_its_token(&script, store).await;
     script.signal(Signal::KILL);
-    store.until("k", is_free).await;
+    store.until_free("k").await;
 }
 
 async fn a_script_is_told_that_its_lock_is_lost(store: &Store) {
@@ -59,9 +64,7 @@ async fn a_script_is_told_that_its_lock_is_lost(store: &Store) {
     let script = script(store, &format!("{HOLD}\n{lines}"));
     script.prints("up").await;
     store.run("break --yes k").await.has_code(Some(0));
-    let ended = script.finish().await;
-    ended.has_code(Some(3));
-    ended.has_said("lost k: ");
+    script.finish().await.has_ended_saying(Some(3), "lost k: ");
 }
 
 async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
@@ -74,12 +77,10 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
         for shell in ["sh", "bash"] {
             let lines = format!("T={hold}; echo \"token $T\"; sleep 600 > /dev/null 2>&1; echo on");
             let script = script(store, &format!("exec {shell} -c '{lines}'"));
-            let said = script.prints("token ").await;
-            let token = said.strip_prefix("token ").unwrap().parse::<u64>().unwrap();
-            assert_eq!(store.show("k").await["holders"][0]["token"], token);
+            says_its_token(&script, store).await;
             script.signal_group(Signal::INT);
             script.wait().await;
-            store.until("k", is_free).await;
+            store.until_free("k").await;
         }
     }
     let lines = "trap 'echo told; exit 3' TERM; T=$(\"$L\" hold --background --while-parent k); \
@@ -96,11 +97,10 @@ async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Sto
     let busy = store.run(format!("{hold} -n")).await;
     busy.has_printed(Some(75), "");
     for signal in [Signal::TERM, Signal::KILL] {
-        let waits = store.spawn(hold);
-        waits.says("waiting for k").await;
-        waits.signal(signal);
-        let ended = waits.finish().await;
-        assert_eq!((ended.signal(), &*ended.stdout), (Some(signal), ""));
+        let waits = store.waiter("k", hold).await;
+        let ended = waits.ends_by(signal).await;
+        ended.has_signal(signal);
+        assert_eq!(ended.stdout, "");
         assert_eq!(store.show("k").await["waiters"], json!([]));
     }
 }
@@ -132,17 +132,12 @@ async fn a_hold_whose_parent_ended_before_it_looked_ends() {
         let lines = format!("rm -f out; mkfifo out; sh -c '{parent}'; cat out; echo over");
         // Orphans go to the first process of the system, or to the shim.
         for above in ["exec setsid -w", "exec \"$L\" run above --"] {
-            let lines = format!(
-                "export ORPHAN='{orphan}' LINES='{}'",
-                lines.replace('\'', "'\\''")
-            );
+            let quoted = lines.replace('\'', "'\\''");
+            let lines = format!("export ORPHAN='{orphan}' LINES='{quoted}'");
             let script = script(&store, &format!("{lines}; {above} sh -c \"$LINES\""));
-            let said = script.prints("over").await;
-            assert_eq!(
-                script.stdout().so_far(),
-                ["over"],
-                "{hold} below {above}: {said}"
-            );
+            script.prints("over").await;
+            let so_far = script.stdout().so_far();
+            assert_eq!(so_far, ["over"], "{hold} below {above}");
             assert!(is_free(&store.show("k").await));
         }
     }
@@ -150,18 +145,15 @@ async fn a_hold_whose_parent_ended_before_it_looked_ends() {
 
 async fn a_hold_ends_with_a_descriptor(store: &Store) {
     let until = |file: &str| format!("until test -e {file}; do sleep 0.02; done");
-    let lines = format!(
-        r#"exec 4> >(exec "$L" hold --fd 0 k); {}; exec 4>&-; {}"#,
-        until("close"),
-        until("end")
-    );
+    let [close, end] = ["close", "end"].map(until);
+    let lines = format!(r#"exec 4> >(exec "$L" hold --fd 0 k); {close}; exec 4>&-; {end}"#);
     let script = script(store, &lines);
     script.prints("").await;
     assert!(!is_free(&store.show("k").await));
     fs::write(store.path("close"), "").unwrap();
-    store.until("k", is_free).await;
+    store.until_free("k").await;
     fs::write(store.path("end"), "").unwrap();
-    assert_eq!(script.finish().await.code(), Some(0));
+    script.finish().await.has_code(Some(0));
 }
 
 /// Another process that has the descriptor, too, may have set it so.
@@ -175,7 +167,7 @@ async fn a_hold_waits_for_the_end_of_a_descriptor_that_does_not_block() {
     holder.signal(Signal::TERM);
     waits.prints("").await;
     drop(input);
-    assert_eq!(waits.finish().await.code(), Some(0));
+    waits.finish().await.has_code(Some(0));
 }
 
 async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
@@ -183,59 +175,45 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
     let mode = fs::metadata(store.path("k.lease")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
     let renewed = store.run("renew --ttl 10m k.lease").await;
-    assert_eq!(
-        (renewed.code(), &*renewed.stderr),
-        (Some(0), "leasehold: renewed k for 10 min\n")
-    );
-    let shown = store.show("k").await;
-    assert!(
-        shown["holders"][0]["expires_in_ms"].as_u64().unwrap() > 500_000,
-        "{shown}"
-    );
-    assert_eq!(
-        shown["holders"][0]["token"], token,
-        "its holder is the same"
-    );
+    renewed.has_code(Some(0));
+    assert_eq!(renewed.stderr, "leasehold: renewed k for 10 min\n");
+    let holds = &store.show("k").await["holders"][0];
+    let left = holds["expires_in_ms"].as_u64().unwrap();
+    assert!(left > 500_000, "{holds}");
+    assert_eq!(holds["token"], token, "its holder is the same");
     let released = store.run("release --json k.lease").await;
     released.has_code(Some(0));
-    let said: Value = serde_json::from_str(&released.stdout).unwrap();
-    assert_eq!(said, json!({"key": "k", "held": true}));
+    assert_eq!(released.json(), json!({"key": "k", "held": true}));
     assert!(is_free(&store.show("k").await));
-    let ended = holder.finish().await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    holder.finish().await.has_been_quiet(Some(0));
     assert!(!store.path("k.lease").exists());
     let again = store.run("release k.lease").await;
-    assert_eq!(again.code(), Some(64));
-    again.has_said("cannot read k.lease");
+    again.has_ended_saying(Some(64), "cannot read k.lease");
 }
 
 async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {
     let (holder, _) = store.holder("--save k.lease k").await;
     fs::remove_file(store.path("k.lease")).unwrap();
-    let ended = holder.finish().await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    holder.finish().await.has_been_quiet(Some(0));
     assert!(is_free(&store.show("k").await));
 }
 
 async fn a_key_is_waited_for_and_not_taken(store: &Store) {
     let free = store.run("wait k").await;
-    assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
+    free.has_been_quiet(Some(0));
     let (one, _) = store.holder("-s k").await;
     let (two, _) = store.holder("-s k").await;
     let late = store.run("wait -w 50ms k").await;
-    late.has_code(Some(75));
-    late.has_said(": k is held by ");
+    late.has_ended_saying(Some(75), ": k is held by ");
     let waiting = store.spawn("wait k");
     let said = waiting.says("waiting until k is free").await;
     assert!(said.contains(": held by "), "{said}");
-    one.signal(Signal::TERM);
-    one.finish().await;
+    one.ends_by(Signal::TERM).await;
     let shown = store.show("k").await;
     assert_eq!(shown["waiters"], json!([]), "it claims nothing");
     two.signal(Signal::TERM);
     let ended = waiting.finish().await;
-    ended.has_code(Some(0));
-    ended.has_said("k is free, after ");
+    ended.has_ended_saying(Some(0), "k is free, after ");
     // One that has died is not waited for longer than its lease.
     let (dead, _) = store.holder("--ttl 1s k").await;
     dead.signal(Signal::KILL);
@@ -257,15 +235,11 @@ async fn show_tells_held_from_free_by_its_status(store: &Store) {
 async fn ls_lists_what_is_held_or_waited_for(store: &Store) {
     let (_holder, _) = store.holder("a").await;
     let (_other, _) = store.holder("b").await;
-    let waiter = store.spawn("run b -- true");
-    waiter.says("waiting for b").await;
+    let _waiter = store.waiter("b", "run b -- true").await;
     let keys = async |arguments: &str| {
         let listed = store.run(format!("ls --json {arguments}")).await;
-        let lines = listed.stdout.lines().map(|line| {
-            let lock: Value = serde_json::from_str(line).unwrap();
-            lock["key"].as_str().unwrap().to_owned()
-        });
-        lines.collect::<Vec<_>>()
+        let locks = json_lines(&listed.stdout).into_iter();
+        locks.map(|lock| lock["key"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(keys("--held").await, ["a", "b"]);
     assert_eq!(keys("--waiting").await, ["b"]);
@@ -279,11 +253,10 @@ async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     left.has_code(Some(0));
     let token = left.stdout.trim().parse::<u64>().unwrap();
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
-    let busy = store.run("run -n k -- true").await;
-    assert_eq!(busy.code(), Some(75));
+    store.run("run -n k -- true").await.has_code(Some(75));
     let renewed = store.run("renew k.lease").await;
     renewed.has_said("renewed k for 1 min");
-    assert_eq!(store.run("release k.lease").await.code(), Some(0));
+    store.run("release k.lease").await.has_code(Some(0));
     assert!(is_free(&store.show("k").await));
 
     // A lease that cannot be saved would be nobody's.
@@ -300,49 +273,43 @@ async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
 #[tokio::test]
 async fn a_saved_lease_that_was_lost_is_said() {
     let store = Store::redis();
-    let arguments = "hold --save k.lease --detach k";
-    assert_eq!(store.run(&arguments).await.code(), Some(0));
-    assert_eq!(store.run("break --yes k").await.code(), Some(0));
+    for succeeds in ["hold --save k.lease --detach k", "break --yes k"] {
+        store.run(succeeds).await.has_code(Some(0));
+    }
     let renewed = store.run("renew -q k.lease").await;
-    assert_eq!(renewed.code(), Some(79));
-    renewed.has_said("it was released, or it has expired");
+    let why = "it was released, or it has expired";
+    renewed.has_ended_saying(Some(79), why);
     let released = store.run("release -q k.lease").await;
-    assert_eq!(released.code(), Some(79));
-    released.has_said("k was not held");
+    released.has_ended_saying(Some(79), "k was not held");
 }
 
 #[tokio::test]
 async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
     let store = Store::memory();
     let _gate = Gate::new(&store, "both");
+    let other_end = "has the other end of the pipe open";
     for (arguments, why) in [
-        (
-            "hold --fd 3 k 3<>both",
-            "has the other end of the pipe open",
-        ),
+        ("hold --fd 3 k 3<>both", other_end),
         ("hold --fd 77 k", "it is not open"),
         ("hold --fd 0 k </dev/null", "it does not stay open"),
         ("hold --fd x k", "name it by its number"),
     ] {
-        let refused = script(&store, &format!("\"$L\" {arguments}"))
-            .finish()
-            .await;
-        refused.has_code(Some(64));
-        refused.has_said(why);
+        let lines = format!("\"$L\" {arguments}");
+        let refused = script(&store, &lines).finish().await;
+        refused.has_ended_saying(Some(64), why);
     }
 }
 
 #[tokio::test]
 async fn a_line_of_a_shell_is_run() {
     let store = Store::memory();
-    let ran = store
-        .run(&("run k -c", "echo \"$LEASEHOLD_KEY\"; exit 4"))
-        .await;
+    let line = "echo \"$LEASEHOLD_KEY\"; exit 4";
+    let ran = store.run(("run k -c", line)).await;
     ran.has_printed(Some(4), "k\n");
     for wrong in ["-c true -- true", "-c ''"] {
         store.run(format!("run k {wrong}")).await.has_code(Some(64));
     }
     let spaced = store.run(&("run k --", "echo hello")).await;
-    assert_eq!(spaced.code(), Some(127));
-    spaced.has_said("hint: to run a line of a shell, use -c");
+    let hint = "hint: to run a line of a shell, use -c";
+    spaced.has_ended_saying(Some(127), hint);
 }

@@ -30,6 +30,20 @@ pub(crate) fn shell(store: &Store) -> Terminal {
     terminal
 }
 
+/// Types Ctrl-Z, until the shell has the terminal.
+pub(crate) fn suspend(terminal: &mut Terminal) {
+    terminal.types("\x1a");
+    terminal.wait_for("Stopped");
+    terminal.wait_for("ready> ");
+}
+
+/// The shell has the terminal again, and ends.
+#[track_caller]
+pub(crate) fn leave(mut terminal: Terminal) {
+    terminal.types("exit 4\n");
+    assert_eq!(terminal.finish().0.code(), Some(4));
+}
+
 #[test]
 fn the_command_has_the_terminal() {
     let store = Store::memory();
@@ -61,9 +75,7 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     let mut terminal = shell(&store);
     terminal.types("$L run k -- sh -c 'echo u\"\"p; read line; echo \"read:$line\"; exit 3'\n");
     terminal.wait_for("up");
-    terminal.types("\x1a");
-    terminal.wait_for("Stopped");
-    terminal.wait_for("ready> ");
+    suspend(&mut terminal);
     terminal.types("fg\n");
     terminal.wait_for("\n");
     terminal.types("hello\n");
@@ -71,9 +83,7 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     terminal.wait_for("ready> ");
     terminal.types("echo \"status=$?\"\n");
     terminal.wait_for("status=3");
-    // The shell has the terminal again.
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }
 
 /// Between two terms it does what it does before the first.
@@ -83,15 +93,12 @@ fn ctrl_z_stops_a_candidate_that_has_led() {
     let mut terminal = shell(&store);
     terminal.types("$L elect k -- true\n");
     terminal.wait_for("candidate for k again in ");
-    terminal.types("\x1a");
-    terminal.wait_for("Stopped");
-    terminal.wait_for("ready> ");
+    suspend(&mut terminal);
     terminal.types("fg\n");
     terminal.wait_for("leading k");
     terminal.types("\x03");
     terminal.wait_for("ready> ");
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }
 
 #[test]
@@ -100,9 +107,7 @@ fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
     let mut terminal = shell(&store);
     terminal.types("$L run --ttl 3s k -- sh -c 'echo u\"\"p; read line; echo \"wrote\"'\n");
     terminal.wait_for("up");
-    terminal.types("\x1a");
-    terminal.wait_for("Stopped");
-    terminal.wait_for("ready> ");
+    suspend(&mut terminal);
     // The time itself is what is waited for here.
     terminal.types("sleep 3.5; fg; echo \"status=$?\"\n");
     let shown = terminal.wait_for("status=79");
@@ -139,8 +144,7 @@ fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
         .types("$L run k -- sh -c 'echo \"in\"\"side\"; exit 8' & wait $!; echo \"status=$?\"\n");
     terminal.wait_for("inside");
     terminal.wait_for("status=8");
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }
 
 #[test]
@@ -161,8 +165,7 @@ fn in_a_pipeline_the_others_keep_the_terminal() {
     terminal.wait_for("data");
     terminal.types("again\n");
     terminal.wait_for("got:again");
-    terminal.types("exit 4\n");
-    assert_eq!(terminal.finish().0.code(), Some(4));
+    leave(terminal);
 }
 
 #[test]
@@ -204,8 +207,7 @@ async fn while_it_waits_one_line_lives_and_is_cleared() {
     assert!(shown.contains(waiting), "{shown}");
     holder.signal(Signal::TERM);
     terminal.wait_for("ran");
-    let (status, _) = terminal.finish();
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(terminal.finish().0.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,10 +242,8 @@ async fn break_asks_at_a_terminal() {
 #[test]
 fn ls_of_nothing_says_so_at_a_terminal() {
     let (status, shown) = at_terminal(&Store::memory(), "ls").finish();
-    assert_eq!(
-        (status.code(), shown.trim_end()),
-        (Some(0), "leasehold: no locks")
-    );
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(shown.trim_end(), "leasehold: no locks");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -278,10 +278,7 @@ async fn tables_do_not_wrap_at_80_columns() {
         let shown = terminal.wait_screen(|shown| shown.contains("EXPIRES IN"));
         let lines: Vec<_> = shown.trim().lines().collect();
         assert!(lines.len() <= 3, "{shown}");
-        assert!(
-            shown.contains("exclusive") && shown.contains('…'),
-            "{shown}"
-        );
+        says(&shown, ["exclusive", "…"]);
         // Where there is no terminal, nothing is cut.
         let whole = store.run(arguments).await.stdout;
         says(&whole, [label, "EXPIRES IN"]);

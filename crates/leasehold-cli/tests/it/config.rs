@@ -54,6 +54,12 @@ impl Place {
         Process::run(self.command(arguments)).await
     }
 
+    async fn run_with(&self, variables: &[(&str, &str)], arguments: impl Arguments) -> Finished {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied());
+        Process::run(command).await
+    }
+
     /// `leasehold config` with these arguments fails; what it says.
     async fn refused(&self, arguments: impl Arguments) -> String {
         let mut command = self.command("config");
@@ -73,9 +79,8 @@ fn write(path: &Path, text: &str) {
 async fn shown(mut command: Command) -> Value {
     command.arg("--json");
     let ended = Process::run(command).await;
-    ended.has_code(Some(0));
-    assert_eq!(ended.stderr, "");
-    serde_json::from_str(&ended.stdout).unwrap()
+    ended.has_been_quiet(Some(0));
+    ended.json()
 }
 
 /// Value and origin of each setting.
@@ -91,33 +96,21 @@ fn settings(shown: &Value) -> BTreeMap<String, (Value, Value)> {
 async fn what_is_shown_has_its_shape() {
     let place = Place::new();
     write(&place.system(), "store = 'redis://host/'\n");
-    write(
-        &place.user(),
-        "label = 'mine'\n\n[profile.prod]\nttl = '1m'\n",
-    );
+    let of_user = "label = 'mine'\n\n[profile.prod]\nttl = '1m'\n";
+    write(&place.user(), of_user);
     let profiled = "config --profile prod -n";
     let json = shown(place.command(profiled)).await;
-    assert_eq!(
-        json["profile"],
-        json!({
-            "name": "prod", "from": {"kind": "option", "name": "--profile"}
-        })
-    );
+    let from = json!({"kind": "option", "name": "--profile"});
+    assert_eq!(json["profile"], json!({"name": "prod", "from": from}));
     assert_eq!(json["unused"], json!([]));
-    assert_eq!(
-        json["files"],
-        json!([
-            {"path": place.user(), "whose": "user", "state": "read"},
-            {"path": place.system(), "whose": "system", "state": "read"},
-        ])
-    );
-    assert_eq!(
-        json["settings"][6],
-        json!({
-            "key": "ttl", "value": "1m",
-            "from": {"kind": "file", "path": place.user(), "line": 4, "profile": "prod"}
-        })
-    );
+    let files = json!([
+        {"path": place.user(), "whose": "user", "state": "read"},
+        {"path": place.system(), "whose": "system", "state": "read"},
+    ]);
+    assert_eq!(json["files"], files);
+    let from = json!({"kind": "file", "path": place.user(), "line": 4, "profile": "prod"});
+    let ttl = json!({"key": "ttl", "value": "1m", "from": from});
+    assert_eq!(json["settings"][6], ttl);
     let in_force = settings(&json);
     let typed = json!({"kind": "option", "name": "--no-wait"});
     assert_eq!(in_force["wait"], (json!("0s"), typed));
@@ -168,10 +161,8 @@ async fn the_users_file_is_where_the_environment_says() {
 #[tokio::test]
 async fn relative_paths_are_relative_to_their_file() {
     let place = Place::new();
-    write(
-        &place.user(),
-        "password-file = 'password'\ntls-ca = '~/ca.pem'\n",
-    );
+    let text = "password-file = 'password'\ntls-ca = '~/ca.pem'\n";
+    write(&place.user(), text);
     let in_force = settings(&shown(place.command("config")).await);
     let beside = |name: &str| json!(place.user().with_file_name(name));
     assert_eq!(in_force["password-file"].0, beside("password"));

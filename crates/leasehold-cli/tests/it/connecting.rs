@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use crate::common::{Store, at, run_at};
+use crate::common::{Store, at, run_at, table};
 use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
-async fn run(url: &str, more: &str) -> Finished {
-    run_at(url, format!("run -n k {more} -- echo ran")).await
+async fn run(url: &str) -> Finished {
+    run_at(url, "run -n k -- echo ran").await
 }
 
 /// It fails with this cause, and names the address.
-async fn fails(url: &str, more: &str, address: &str, cause: &str) {
-    let ended = run(url, more).await;
+async fn fails(url: &str, address: &str, cause: &str) {
+    has_failed(&run(url).await, address, cause);
+}
+
+#[track_caller]
+fn has_failed(ended: &Finished, address: &str, cause: &str) {
     ended.has_printed(Some(69), "");
     let first = ended.stderr.lines().next().unwrap();
     assert!(first.contains(cause), "{cause}: {}", ended.stderr);
@@ -35,9 +39,7 @@ async fn a_file_of_passwords_that_cannot_be_read_is_named() {
     for (file, said) in [(&below, &*named), (&empty, "PostgreSQL at 127.0.0.1:")] {
         let mut command = at(&url, "run -n k -- true");
         command.env("PGPASSFILE", file);
-        let ended = Process::run(command).await;
-        ended.has_code(Some(69));
-        ended.has_said(said);
+        Process::run(command).await.has_ended_saying(Some(69), said);
     }
 }
 
@@ -60,32 +62,20 @@ async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<(
 
 #[tokio::test]
 async fn what_the_network_says() {
-    fails(
-        "redis://no-such-host.invalid/",
-        "",
-        "no-such-host.invalid:6379",
-        "cannot be resolved",
-    )
-    .await;
-    fails(
-        "redis://127.0.0.1:1/",
-        "",
-        "127.0.0.1:1",
-        "connection refused",
-    )
-    .await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = silent.local_addr().unwrap().to_string();
-    let url = format!("redis://{address}/?connect_timeout=300ms");
-    fails(&url, "", &address, "no answer within 300ms").await;
-    // As it is by default: the whole has no longer than that.
-    fails(
-        &format!("redis://{address}/"),
-        "",
-        &address,
-        "no answer within 5s",
-    )
-    .await;
+    let address = silent.local_addr().unwrap();
+    // The last is as it is by default: the whole has no longer than that.
+    let causes = format!(
+        "
+        redis://no-such-host.invalid/            | no-such-host.invalid:6379 | cannot be resolved
+        redis://127.0.0.1:1/                     | 127.0.0.1:1               | connection refused
+        redis://{address}/?connect_timeout=300ms | {address}                 | no answer within 300ms
+        redis://{address}/                       | {address}                 | no answer within 5s
+    "
+    );
+    for [url, address, cause] in table::<3>(&causes) {
+        fails(&url, &address, &cause).await;
+    }
 }
 
 #[tokio::test]
@@ -93,14 +83,9 @@ async fn what_the_server_says() {
     let server = RedisServer::builder().password("hunter2").start();
     let address = server.address().to_string();
     let wrong = format!("redis://:hunter3@{address}/");
-    fails(
-        &wrong,
-        "",
-        &address,
-        "WRONGPASS invalid username-password pair",
-    )
-    .await;
-    fails(&format!("redis://{address}/"), "", &address, "NOAUTH").await;
+    let cause = "WRONGPASS invalid username-password pair";
+    fails(&wrong, &address, cause).await;
+    fails(&format!("redis://{address}/"), &address, "NOAUTH").await;
     for (line, cause) in [
         (
             "-DENIED Redis is running in protected mode because\r\n",
@@ -109,7 +94,7 @@ async fn what_the_server_says() {
         ("-ERR max number of clients reached\r\n", "maxclients"),
     ] {
         let (address, task) = one_that_says(line).await;
-        fails(&format!("redis://{address}/"), "", &address, cause).await;
+        fails(&format!("redis://{address}/"), &address, cause).await;
         task.abort();
     }
 }
@@ -122,24 +107,23 @@ async fn what_tls_says() {
     let address = server.address().to_string();
     let tls = format!("rediss://{address}/");
     let cause = "the certificate of the server is not trusted";
-    fails(&tls, "", &address, cause).await;
-    let trusting = format!(
-        "--tls-ca {}",
-        server.certificates().authority.path.display()
-    );
-    fails(&tls, &trusting, &address, "refuses the TLS handshake").await;
+    fails(&tls, &address, cause).await;
+    let authority = server.certificates().authority.path.display();
+    let trusting = format!("run -n k --tls-ca {authority} -- echo ran");
+    let trusting = run_at(&tls, trusting).await;
+    has_failed(&trusting, &address, "refuses the TLS handshake");
     let (plain, task) = one_that_says("-ERR what\r\n").await;
     let cause = "does not speak TLS";
-    fails(&format!("rediss://{plain}/"), "", &plain, cause).await;
+    fails(&format!("rediss://{plain}/"), &plain, cause).await;
     task.abort();
-    let ended = run(&format!("redis://{address}/"), "").await;
+    let ended = run(&format!("redis://{address}/")).await;
     ended.has_said("rediss://");
     // Redis waits for the end of what is no command to it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let plain = silent.local_addr().unwrap().to_string();
     let url = format!("rediss://{plain}/?connect_timeout=300ms");
-    fails(&url, "", &plain, "no TLS connection within 300ms").await;
-    run(&url, "").await.has_said("use redis://");
+    fails(&url, &plain, "no TLS connection within 300ms").await;
+    run(&url).await.has_said("use redis://");
     // What other servers of TLS, and of HTTP, answer to a command.
     for line in [
         "\u{15}\u{3}\u{1}\0\u{2}\u{2}\n",
@@ -147,7 +131,7 @@ async fn what_tls_says() {
     ] {
         let (other, task) = one_that_says(line).await;
         let cause = "does not answer as a Redis server does";
-        fails(&format!("redis://{other}/"), "", &other, cause).await;
+        fails(&format!("redis://{other}/"), &other, cause).await;
         task.abort();
     }
 }
@@ -186,19 +170,14 @@ async fn proxy_that_forbids(server: &RedisServer, commands: &'static [&str]) -> 
 async fn a_proxy_that_closes_connections_is_named_or_does_without() {
     let server = RedisServer::start();
     let forbids_hello = proxy_that_forbids(&server, &["HELLO"]).await;
-    let ran = run(&format!("redis://{forbids_hello}/"), "").await;
+    let ran = run(&format!("redis://{forbids_hello}/")).await;
     ran.has_printed(Some(0), "ran\n");
     ran.has_said("does not speak RESP3");
     let forbids_all = proxy_that_forbids(&server, &["HELLO", "INFO"]).await;
     let url = format!("redis://{forbids_all}/");
-    fails(
-        &url,
-        "",
-        &forbids_all,
-        "closes connections at the first request",
-    )
-    .await;
-    run(&url, "").await.has_said("twemproxy");
+    let cause = "closes connections at the first request";
+    fails(&url, &forbids_all, cause).await;
+    run(&url).await.has_said("twemproxy");
 }
 
 /// It would be shown by each message that names the store.
@@ -235,20 +214,22 @@ fn rotate(server: &RedisServer, password: &str) {
     }
 }
 
-#[tokio::test]
-async fn a_password_that_has_changed_is_said_to_be_wrong() {
+/// A server, and a holder that has its password from the file `password`.
+async fn with_password_file() -> (RedisServer, Store, Process) {
     let server = RedisServer::builder().password("before").start();
     let url = format!("redis://{}/", server.address());
     let files = Store::memory();
     let file = files.path("password");
     std::fs::write(&file, "before\n").unwrap();
-    let holder = holder(
-        &url,
-        &files,
-        &format!("--password-file {}", file.display()),
-        false,
-    );
+    let option = format!("--password-file {}", file.display());
+    let holder = holder(&url, &files, &option, false);
     holder.prints("up").await;
+    (server, files, holder)
+}
+
+#[tokio::test]
+async fn a_password_that_has_changed_is_said_to_be_wrong() {
+    let (server, _files, holder) = with_password_file().await;
     // Until the file follows, the holder says what the server says.
     rotate(&server, "after");
     let said = holder.says("cannot renew k (").await;
@@ -258,19 +239,8 @@ async fn a_password_that_has_changed_is_said_to_be_wrong() {
 
 #[tokio::test]
 async fn a_password_that_has_changed_is_read_again() {
-    let server = RedisServer::builder().password("before").start();
-    let url = format!("redis://{}/", server.address());
-    let files = Store::memory();
-    let file = files.path("password");
-    std::fs::write(&file, "before\n").unwrap();
-    let holder = holder(
-        &url,
-        &files,
-        &format!("--password-file {}", file.display()),
-        false,
-    );
-    holder.prints("up").await;
-    std::fs::write(&file, "after\n").unwrap();
+    let (server, files, holder) = with_password_file().await;
+    std::fs::write(files.path("password"), "after\n").unwrap();
     rotate(&server, "after");
     let renewals = || server.stats().command("evalsha").calls;
     let (before, end) = (renewals(), Instant::now() + PATIENCE);
@@ -279,8 +249,7 @@ async fn a_password_that_has_changed_is_read_again() {
         sleep(Duration::from_millis(50)).await;
     }
     std::fs::write(files.path("go"), "").unwrap();
-    let ended = holder.finish().await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    holder.finish().await.has_been_quiet(Some(0));
 }
 
 /// What the server answers to the renewals is the cause of the loss.
@@ -302,11 +271,9 @@ async fn a_loss_says_what_the_server_said() {
             assert!(told, "{words}, {cause}: {}", ended.stderr);
         }
     };
+    let takes_none = ["CONFIG", "SET", "min-replicas-to-write", "1"];
     tokio::join!(
-        lost(
-            &["CONFIG", "SET", "min-replicas-to-write", "1"],
-            "too few replicas"
-        ),
+        lost(&takes_none, "too few replicas"),
         lost(&["ACL", "SETUSER", "bob", "-@all", "+ping"], "may not"),
         lost(&["REPLICAOF", "127.0.0.1", "1"], "read-only replica"),
     );

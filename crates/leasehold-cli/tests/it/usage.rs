@@ -3,7 +3,7 @@
 use leasehold_testkit::expect::says;
 use std::process::Command;
 
-use crate::common::{Arguments, Store, leasehold};
+use crate::common::{Arguments, Store, leasehold, table};
 use leasehold_testkit::process::{Finished, Process};
 
 async fn run(arguments: impl Arguments) -> Finished {
@@ -13,79 +13,60 @@ async fn run(arguments: impl Arguments) -> Finished {
 #[tokio::test]
 async fn wrong_usage_is_64_and_says_why() {
     let key_too_long = "k".repeat(513);
-    for (arguments, said) in [
-        ("run k", "required arguments"),
-        ("run k true", "write -- before the command"),
-        ("run -- true", "required arguments"),
-        ("run '' -- true", "the key is empty"),
-        (
-            &format!("run {key_too_long} -- true"),
-            "the key has 513 bytes",
-        ),
-        ("run 'a\tb' -- true", "control character"),
-        ("run -w 30 k -- true", "add a unit: 30s"),
-        ("run -w soon k -- true", "1h30m"),
-        ("run -n -w 1s k -- true", "cannot be used with"),
-        ("run --ttl 0s k -- true", "50 ms"),
-        ("run --ttl 400d k -- true", "24 h"),
-        ("run --grace 20s k -- true", "too long for a TTL of 30 s"),
-        ("run -E 256 k -- true", "256"),
-        (
-            "run --on-lost pray k -- true",
-            "possible values: term, kill, ignore",
-        ),
-        ("run -S foo: k -- true", "foo"),
-        (
-            "init postgres://u:sesam@h/d",
-            "write -S before the URL of a store",
-        ),
-        ("doctor redis://:sesam@h/", "'redis://***@h/' found"),
-        ("run -S orders k -- true", "URL"),
-        ("run --password-file /no/such k -- true", "/no/such"),
-        (
-            "run -s --limit 2 k -- true",
-            "'--shared' cannot be used with '--limit <N>'",
-        ),
-        ("run -s -x k -- true", "cannot be used with"),
-        ("hold --reentrant --limit 2 k", "cannot be used with"),
-        (
-            "run k -k other -- true",
-            "'[KEY]' cannot be used with '--key <KEY>'",
-        ),
-        ("run -k a -k a -- true", "hint: name each key once"),
-        ("run -k a --reentrant -- true", "cannot be used with"),
-        ("run --take 2 k -- true", "--limit <N>"),
-        (
-            "run --limit 2 --take 3 k -- true",
-            "3 permits were asked for, and the semaphore has 2",
-        ),
-        ("run --limit 0 k -- true", "0 is not in 1.."),
-        (
-            "run --every 1h -w 1s k -- true",
-            "'--every <DURATION>' cannot be used with '--wait <DURATION>'",
-        ),
-        ("run -k a --min-hold 1s -- true", "cannot be used with"),
-        ("elect k true", "write -- before the command"),
-        ("run --every 5ms k -- true", "use 1s or more"),
-        ("run --min-hold 400d k -- true", "366 days or less"),
-        ("run --max-hold 1ms k -- true", "50ms or more"),
-        ("run --recover-as a/b k -- true", "without slashes"),
-        ("run --recover-as n -s k -- true", "cannot be used with"),
-        ("elect k", "required arguments"),
-        ("elect k --observe -- true", "cannot be used with"),
-        ("elect '' --observe", "the key is empty"),
-        ("resize k --from 0 --to 1", "0 is not in 1.."),
-        ("resize k --to 1", "required arguments"),
-        ("hold ''", "the key is empty"),
-        ("show ''", "the key is empty"),
-        ("break ''", "the key is empty"),
-        ("man nothing", "no page for nothing"),
-        ("fetch", "unrecognized subcommand"),
-        ("", "Usage: leasehold <COMMAND>"),
-    ] {
-        let ended = run(arguments).await;
-        ended.has_code(Some(64));
-        ended.has_said(said);
+    let refused = format!(
+        "
+        run k                                  | required arguments
+        run k true                             | write -- before the command
+        run -- true                            | required arguments
+        run '' -- true                         | the key is empty
+        run {key_too_long} -- true             | the key has 513 bytes
+        run 'a\tb' -- true                     | control character
+        run -w 30 k -- true                    | add a unit: 30s
+        run -w soon k -- true                  | 1h30m
+        run -n -w 1s k -- true                 | cannot be used with
+        run --ttl 0s k -- true                 | 50 ms
+        run --ttl 400d k -- true               | 24 h
+        run --grace 20s k -- true              | too long for a TTL of 30 s
+        run -E 256 k -- true                   | 256
+        run --on-lost pray k -- true           | possible values: term, kill, ignore
+        run -S foo: k -- true                  | foo
+        init postgres://u:sesam@h/d            | write -S before the URL of a store
+        doctor redis://:sesam@h/               | 'redis://***@h/' found
+        run -S orders k -- true                | URL
+        run --password-file /no/such k -- true | /no/such
+        run -s --limit 2 k -- true             | '--shared' cannot be used with '--limit <N>'
+        run -s -x k -- true                    | cannot be used with
+        hold --reentrant --limit 2 k           | cannot be used with
+        run k -k other -- true                 | '[KEY]' cannot be used with '--key <KEY>'
+        run -k a -k a -- true                  | hint: name each key once
+        run -k a --reentrant -- true           | cannot be used with
+        run --take 2 k -- true                 | --limit <N>
+        run --limit 2 --take 3 k -- true       | 3 permits were asked for, and the semaphore has 2
+        run --limit 0 k -- true                | 0 is not in 1..
+        run --every 1h -w 1s k -- true         | '--every <DURATION>' cannot be used with '--wait <DURATION>'
+        run -k a --min-hold 1s -- true         | cannot be used with
+        elect k true                           | write -- before the command
+        run --every 5ms k -- true              | use 1s or more
+        run --min-hold 400d k -- true          | 366 days or less
+        run --max-hold 1ms k -- true           | 50ms or more
+        run --recover-as a/b k -- true         | without slashes
+        run --recover-as n -s k -- true        | cannot be used with
+        elect k                                | required arguments
+        elect k --observe -- true              | cannot be used with
+        elect '' --observe                     | the key is empty
+        resize k --from 0 --to 1               | 0 is not in 1..
+        resize k --to 1                        | required arguments
+        hold ''                                | the key is empty
+        show ''                                | the key is empty
+        break ''                               | the key is empty
+        man nothing                            | no page for nothing
+        fetch                                  | unrecognized subcommand
+                                               | Usage: leasehold <COMMAND>
+    "
+    );
+    for [arguments, said] in table::<2>(&refused) {
+        let ended = run(&arguments).await;
+        ended.has_ended_saying(Some(64), said);
         ended.has_said_first("leasehold: ");
         assert_eq!(ended.stdout, "", "{arguments:?}");
     }
@@ -94,44 +75,30 @@ async fn wrong_usage_is_64_and_says_why() {
 /// People type what flock and consul have.
 #[tokio::test]
 async fn options_of_other_commands_are_answered_with_ours() {
-    for (arguments, hint) in [
-        ("run --timeout 5s k -- true", "write -w DURATION"),
-        ("run -t 5 k -- true", "write -w DURATION"),
-        ("hold --timeout=5s k", "write -w DURATION"),
-        ("wait -t 5s k", "write -w DURATION"),
-        ("run --nonblock k -- true", "write -n"),
-        ("run -name=deploy k -- true", "--label is a name"),
-        ("elect --name n k -- true", "--label is a name"),
-        ("run k --command make", "write -c LINE"),
-        ("run -o k -- true", "leave it out"),
-        (
-            "run -w 5M k -- true",
-            "M is for months; m is minutes, e.g. 5m",
-        ),
-        ("run --ttl 1M k -- true", "m is minutes"),
-        (
-            "run",
-            "hint: for example: leasehold run -w 5m orders/42 -- ./import.sh",
-        ),
-        ("hold", "hint: for example: leasehold hold "),
-        ("elect k", "hint: for example: leasehold elect "),
-        (
-            "resize k",
-            "hint: for example: leasehold resize mailers --from 3 --to 5",
-        ),
-        (
-            "release",
-            "hint: for example: leasehold release deploy.lease",
-        ),
-    ] {
+    for [arguments, hint] in table::<2>(
+        "
+        run --timeout 5s k -- true | write -w DURATION
+        run -t 5 k -- true         | write -w DURATION
+        hold --timeout=5s k        | write -w DURATION
+        wait -t 5s k               | write -w DURATION
+        run --nonblock k -- true   | write -n
+        run -name=deploy k -- true | --label is a name
+        elect --name n k -- true   | --label is a name
+        run k --command make       | write -c LINE
+        run -o k -- true           | leave it out
+        run -w 5M k -- true        | M is for months; m is minutes, e.g. 5m
+        run --ttl 1M k -- true     | m is minutes
+        run                        | hint: for example: leasehold run -w 5m orders/42 -- ./import.sh
+        hold                       | hint: for example: leasehold hold --label
+        elect k                    | hint: for example: leasehold elect -S
+        resize k                   | hint: for example: leasehold resize mailers --from 3 --to 5
+        release                    | hint: for example: leasehold release deploy.lease
+    ",
+    ) {
         let refused = run(arguments).await;
-        refused.has_code(Some(64));
-        let said = &refused.stderr;
-        assert!(said.contains(hint), "{arguments:?}: {said}");
-        assert!(
-            !said.contains("dash") && !said.contains("tip:"),
-            "{arguments:?}: {said}"
-        );
+        refused.has_ended_saying(Some(64), hint);
+        refused.has_not_said("dash");
+        refused.has_not_said("tip:");
     }
     // Those after -- are the command's.
     let refused = run("run --colour k -- flock --timeout 5").await;
@@ -148,10 +115,8 @@ async fn the_short_help_fits_a_screen() {
         assert!(short.lines().count() <= 55, "{subcommand}: {short}");
         let long = run(&[subcommand, "--help"]).await.stdout;
         for option in ["--tls-key", "--password-file", "--config"] {
-            assert!(
-                long.contains(option) && !short.contains(option),
-                "{subcommand}: {option}"
-            );
+            says(&long, [option]);
+            assert!(!short.contains(option), "{subcommand}: {option}");
         }
         says(&short, ["--store", "--help"]);
     }
@@ -174,9 +139,8 @@ async fn what_is_set_in_the_environment_is_not_asked_for() {
 #[tokio::test]
 async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
     let refused = run("run -jobs -- true").await;
-    assert_eq!(refused.code(), Some(64));
     let hint = "hint: for a key that begins with a dash write --key=-KEY";
-    refused.has_said(hint);
+    refused.has_ended_saying(Some(64), hint);
     refused.has_not_said("-- -j");
     let ran = run("run --key=-jobs -- echo ran").await;
     ran.has_printed(Some(0), "ran\n");
@@ -192,25 +156,17 @@ async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
 
 #[tokio::test]
 async fn patterns_are_explained_as_they_are_typed() {
-    let help = run("ls --help").await.stdout;
-    assert!(help.contains("? for any character, [ab] for one"), "{help}");
-    let page = run("man ls").await.stdout;
-    assert!(page.contains(", [ab] for one"), "{page}");
+    let help = run("ls --help").await;
+    help.has_shown("? for any character, [ab] for one");
+    run("man ls").await.has_shown(", [ab] for one");
 }
 
 #[tokio::test]
 async fn help_and_version_are_data() {
     for arguments in ["--help", "-h", "help run", "run --help", "-V"] {
         let ended = run(arguments).await;
-        assert_eq!(
-            (ended.code(), &*ended.stderr),
-            (Some(0), ""),
-            "{arguments:?}"
-        );
-        assert!(
-            ended.stdout.to_lowercase().contains("leasehold"),
-            "{arguments:?}"
-        );
+        ended.has_been_quiet(Some(0));
+        says(ended.stdout.to_lowercase(), ["leasehold"]);
     }
     // A pipe that nobody reads is fine, and a full disk is not.
     for (to, status) in [("/dev/fd/3", 0), ("/dev/full", 74)] {
@@ -219,25 +175,13 @@ async fn help_and_version_are_data() {
         let ended = Command::new("bash").args(["-c", &script]).output().unwrap();
         assert_eq!(ended.status.code(), Some(status), "{to}");
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(
-            said.contains("cannot write the output"),
-            status != 0,
-            "{said}"
-        );
+        let is_said = said.contains("cannot write the output");
+        assert_eq!(is_said, status != 0, "{said}");
     }
     let help = run("run --help").await.stdout;
-    for part in [
-        "Example:",
-        "  79 ",
-        "130",
-        "LEASEHOLD_TOKEN",
-        "LEASEHOLD_TOKENS",
-        "LEASEHOLD_OWNER",
-        "LEASEHOLD_PASSWORD",
-        "NO_COLOR",
-    ] {
-        assert!(help.contains(part), "{part} in {help}");
-    }
+    says(&help, ["Example:", "  79 ", "130", "NO_COLOR"]);
+    let variables = ["TOKEN", "TOKENS", "OWNER", "PASSWORD"];
+    says(&help, variables.map(|name| format!("LEASEHOLD_{name}")));
 }
 
 #[tokio::test]
@@ -254,19 +198,14 @@ async fn help_shows_no_secrets_of_the_environment() {
 async fn completions_and_manual_come_from_the_definitions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(("completions", shell)).await;
-        assert_eq!(script.code(), Some(0));
+        script.has_code(Some(0));
         for word in ["on-lost", "recover-as", "elect", "resize"] {
-            assert!(script.stdout.contains(word), "{word} for {shell}");
+            script.has_shown(word);
         }
     }
-    let page = run("man").await.stdout;
-    for section in [
-        ".SH NAME",
-        ".SH \"EXIT STATUS\"",
-        ".SH ENVIRONMENT",
-        ".SH EXAMPLES",
-    ] {
-        assert!(page.contains(section), "{section} in {page}");
+    let page = run("man").await;
+    for section in ["NAME", "\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES"] {
+        page.has_shown(format!(".SH {section}"));
     }
     for subcommand in [
         "run",
@@ -297,16 +236,15 @@ async fn every_subcommand_of_the_help_has_a_page() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")
         .collect();
-    assert!(
-        names.contains(&"run") && names.contains(&"man"),
-        "{names:?}"
-    );
+    for known in ["run", "man"] {
+        assert!(names.contains(&known), "{names:?}");
+    }
     for name in names {
         let page = run(("man", name)).await;
-        assert_eq!(page.code(), Some(0), "{name}: {}", page.stderr);
+        page.has_code(Some(0));
         let title = format!(".TH leasehold-{name} 1");
         for part in [&*title, ".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES"] {
-            assert!(page.stdout.contains(part), "{part} for {name}");
+            page.has_shown(part);
         }
     }
 }
@@ -325,15 +263,11 @@ async fn too_few_descriptors_are_said() {
             .arg(limit.to_string())
             .env("LEASEHOLD_STORE", &store.url);
         let ended = Process::run(command).await;
-        let said = &ended.stderr;
-        assert!(!said.contains("panicked"), "{limit}: {said}");
+        ended.has_not_said("panicked");
         // With fewer, the system cannot even load the program.
-        if said.starts_with("leasehold: ") {
-            assert!(
-                said.to_lowercase().contains("too many open files"),
-                "{limit}: {said}"
-            );
-            assert!(said.contains("ulimit -n"), "{limit}: {said}");
+        if ended.stderr.starts_with("leasehold: ") {
+            says(ended.stderr.to_lowercase(), ["too many open files"]);
+            ended.has_said("ulimit -n");
         }
         started |= ended.code() == Some(0);
     }
@@ -353,15 +287,9 @@ async fn a_home_that_takes_no_directory_is_said() {
             .env("LEASEHOLD_STORE", "local:")
             .env_remove("XDG_STATE_HOME");
         let ended = Process::run(command).await;
-        let said = &ended.stderr;
-        assert_eq!(ended.code(), Some(69), "{said}");
-        for part in [
-            why,
-            &format!("{home}/.local/state/leasehold"),
-            "local:/some/dir",
-        ] {
-            assert!(said.contains(part), "{part} in {said}");
-        }
-        assert!(!said.contains("removed while in use"), "{said}");
+        ended.has_ended_saying(Some(69), why);
+        ended.has_said(format!("{home}/.local/state/leasehold"));
+        ended.has_said("local:/some/dir");
+        ended.has_not_said("removed while in use");
     }
 }

@@ -4,27 +4,19 @@ use super::{Place, write};
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::Process;
 use leasehold_testkit::server::RedisServer;
-use serde_json::Value;
 
 #[tokio::test]
 async fn commands_do_as_the_file_says() {
     let place = Place::new();
-    write(
-        &place.system(),
-        "store = 'local:/nowhere'\nlabel = 'system'\n",
-    );
+    let of_system = "store = 'local:/nowhere'\nlabel = 'system'\n";
+    write(&place.system(), of_system);
     let store = place.path("store");
-    write(
-        &place.user(),
-        &format!(
-            "store = 'local:{}'\nlabel = 'billing'\nwait = '0s'\n",
-            store.display()
-        ),
-    );
+    let of_user = "label = 'billing'\nwait = '0s'\n";
+    let of_user = format!("store = 'local:{}'\n{of_user}", store.display());
+    write(&place.user(), &of_user);
     let holder = Process::spawn(place.command("hold k"));
     holder.prints("").await;
-    let view = place.run("show k --json").await.stdout;
-    let view: Value = serde_json::from_str(&view).unwrap();
+    let view = place.run("show k --json").await.json();
     assert_eq!(view["holders"][0]["owner"]["label"], "billing");
     assert!(store.is_dir());
 
@@ -34,7 +26,7 @@ async fn commands_do_as_the_file_says() {
     let waiting = Process::spawn(place.command("run -w forever k -- true"));
     waiting.says("waiting for k").await;
     drop(holder);
-    assert_eq!(waiting.finish().await.code(), Some(0));
+    waiting.finish().await.has_code(Some(0));
 
     // A store in a file is named.
     let elected = "elect --once e -- echo ran";
@@ -48,17 +40,15 @@ async fn a_configured_wait_gives_way_to_what_is_typed() {
     write(&place.user(), "store = 'local:'\nwait = '1h'\n");
     for variables in [&[][..], &[("LEASEHOLD_WAIT", "2h")]] {
         for typed in ["--every 1h", "--every 1h -n"] {
-            let mut command = place.command(format!("run {typed} j -- true"));
-            command.envs(variables.iter().copied());
-            let ended = Process::run(command).await;
+            let run = format!("run {typed} j -- true");
+            let ended = place.run_with(variables, run).await;
             ended.has_printed(Some(0), "");
             ended.has_not_said("no store is named");
         }
         let holder = Process::spawn(place.command("hold k"));
         holder.prints("").await;
-        let mut at_once = place.command("run -n k -- true");
-        at_once.envs(variables.iter().copied());
-        assert_eq!(Process::run(at_once).await.code(), Some(75));
+        let at_once = place.run_with(variables, "run -n k -- true").await;
+        at_once.has_code(Some(75));
     }
 }
 
@@ -73,16 +63,11 @@ async fn a_grace_time_that_is_too_long_is_named_with_its_place() {
         let file = place.user().display().to_string();
         let grace = format!("a grace time of 6.0 s (profile p in {file}:4) is too long");
         let ttl = format!("for a TTL of 10 s ({file}:1)");
-        for part in [grace, ttl] {
-            assert!(ended.stderr.contains(&part), "{part} in {}", ended.stderr);
-        }
+        says(&ended.stderr, [grace, ttl]);
     }
     let short = "run --max-hold 4s --grace 3s k -- true";
-    let said = place.run(&short).await.stderr;
-    says(
-        &said,
-        ["3.0 s (--grace) is too long for a TTL of 4.0 s (--max-hold)"],
-    );
+    let said = "3.0 s (--grace) is too long for a TTL of 4.0 s (--max-hold)";
+    place.run(&short).await.has_said(said);
 }
 
 /// What the outer one was opened with goes on to the inner one, and goes before files; a profile

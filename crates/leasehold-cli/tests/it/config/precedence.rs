@@ -34,10 +34,8 @@ impl Layer {
 
     /// A TTL that nothing else sets.
     fn ttl(self) -> String {
-        format!(
-            "{}s",
-            11 + Self::ALL.iter().position(|it| *it == self).unwrap()
-        )
+        let number = Self::ALL.iter().position(|it| *it == self).unwrap();
+        format!("{}s", 11 + number)
     }
 }
 
@@ -53,10 +51,8 @@ async fn ttl(set: &[Layer], arguments: &str, variables: &[(&str, &str)]) -> Valu
         (place.system(), Layer::System, Layer::SystemsProfile),
         (place.path("named.toml"), Layer::Named, Layer::NamedProfile),
     ] {
-        write(
-            &path,
-            &format!("{}[profile.p]\n{}", line(top), line(profile)),
-        );
+        let text = format!("{}[profile.p]\n{}", line(top), line(profile));
+        write(&path, &text);
     }
     let mut command = place.command(format!("config {arguments}"));
     command.envs(variables.iter().copied());
@@ -77,36 +73,19 @@ async fn each_place_goes_before_those_below_it() {
     };
     let of_profile = [Option, Variable, UsersProfile, SystemsProfile, User, System];
     let of_typed_profile = [Option, UsersProfile, SystemsProfile, Variable, User, System];
+    let (named, p) = ("--config named.toml --profile p", "--profile p");
+    let file = ("LEASEHOLD_CONFIG", "named.toml");
+    let [of_p, of_q] = ["p", "q"].map(|name| ("LEASEHOLD_PROFILE", name));
     for (arguments, variables, order) in [
-        ("", &[("LEASEHOLD_PROFILE", "p")][..], &of_profile[..]),
-        ("--profile p", &[], &of_typed_profile),
+        ("", &[of_p][..], &of_profile[..]),
+        (p, &[], &of_typed_profile),
         ("", &[], &[Option, Variable, User, System]),
-        (
-            "--config named.toml --profile p",
-            &[],
-            &[Option, NamedProfile, Named, Variable],
-        ),
-        (
-            "",
-            &[
-                ("LEASEHOLD_CONFIG", "named.toml"),
-                ("LEASEHOLD_PROFILE", "p"),
-            ],
-            &[Option, Variable, NamedProfile, Named],
-        ),
-        (
-            "--profile p",
-            &[
-                ("LEASEHOLD_CONFIG", "named.toml"),
-                ("LEASEHOLD_PROFILE", "q"),
-            ],
-            &[Option, NamedProfile, Variable, Named],
-        ),
+        (named, &[], &[Option, NamedProfile, Named, Variable]),
+        ("", &[file, of_p], &[Option, Variable, NamedProfile, Named]),
+        (p, &[file, of_q], &[Option, NamedProfile, Variable, Named]),
     ] {
-        let elsewhere: Vec<_> = Layer::ALL
-            .into_iter()
-            .filter(|from| !order.contains(from))
-            .collect();
+        let mut elsewhere = Layer::ALL.to_vec();
+        elsewhere.retain(|from| !order.contains(from));
         for (above, expected) in order.iter().enumerate() {
             let set = [&order[above..], &elsewhere].concat();
             let found = ttl(&set, arguments, variables).await;

@@ -5,102 +5,41 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Place, write};
-use crate::common::events;
-use leasehold_testkit::process::Process;
+use crate::common::{events, table};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_mistake_is_named_with_its_line_and_what_to_write() {
     let place = Place::new();
     let file = place.user();
-    for (text, line, said, hint) in [
-        (
-            "ttl = '1m'\nstroe = 'local:'\n",
-            2,
-            "no key \"stroe\"",
-            "did you mean store?",
-        ),
-        (
-            "password_file = 'x'\n",
-            1,
-            "no key",
-            "did you mean password-file?",
-        ),
-        (
-            "[profile.p]\n\nwiat = '5s'\n",
-            3,
-            "no key \"wiat\"",
-            "did you mean wait?",
-        ),
-        ("[profiles.p]\n", 1, "no key", "did you mean profile?"),
-        ("colour = 'red'\n", 1, "no key", "the keys are store, user"),
-        (
-            "password = 'hunter2'\n",
-            1,
-            "a password cannot be set",
-            "password-file",
-        ),
-        ("ttl = 30\n", 1, "ttl is not a text", "ttl = \"30s\""),
-        (
-            "ttl = '30'\n",
-            1,
-            "the value of ttl cannot be used",
-            "30s for seconds",
-        ),
-        (
-            "ttl = '1ms'\n",
-            1,
-            "a TTL of 1ms is out of bounds",
-            "50 ms and 24 h",
-        ),
-        ("grace = 'soon'\n", 1, "the value of grace", "1h30m"),
-        ("wait = ''\n", 1, "the wait is empty", "e.g. 5m"),
-        (
-            "store = ' '\n",
-            1,
-            "the store is empty",
-            "e.g. redis://host/",
-        ),
-        ("store = 'orders'\n", 1, "not a URL", "redis://host/"),
-        ("store = 'rediss:/x'\n", 1, "the value of store", "hint: "),
-        (
-            "[profile.p]\nttl = '9h'\nttl = '8h'\n",
-            3,
-            "duplicate key",
-            "hint: ",
-        ),
-        (
-            "ttl = '1m\nwait = '5s'\n",
-            1,
-            "not valid TOML",
-            "ttl = \"30s\"",
-        ),
-        (
-            "store = redis://:hunter2@h/\n",
-            1,
-            "not valid TOML",
-            "hint: ",
-        ),
-        (
-            "profile = 'p'\n",
-            1,
-            "profile is not a table",
-            "[profile.prod]",
-        ),
-        (
-            "profile.p = 'p'\n",
-            1,
-            "profile.p is not a table",
-            "[profile.prod]",
-        ),
-    ] {
-        write(&file, text);
+    for [text, line, said, hint] in table::<4>(
+        r#"
+        ttl = '1m'\nstroe = 'local:'\n        | 2 | no key "stroe"                  | did you mean store?
+        password_file = 'x'\n                 | 1 | no key                          | did you mean password-file?
+        [profile.p]\n\nwiat = '5s'\n          | 3 | no key "wiat"                   | did you mean wait?
+        [profiles.p]\n                        | 1 | no key                          | did you mean profile?
+        colour = 'red'\n                      | 1 | no key                          | the keys are store, user
+        password = 'hunter2'\n                | 1 | a password cannot be set        | password-file
+        ttl = 30\n                            | 1 | ttl is not a text               | ttl = "30s"
+        ttl = '30'\n                          | 1 | the value of ttl cannot be used | 30s for seconds
+        ttl = '1ms'\n                         | 1 | a TTL of 1ms is out of bounds   | 50 ms and 24 h
+        grace = 'soon'\n                      | 1 | the value of grace              | 1h30m
+        wait = ''\n                           | 1 | the wait is empty               | e.g. 5m
+        store = ' '\n                         | 1 | the store is empty              | e.g. redis://host/
+        store = 'orders'\n                    | 1 | not a URL                       | redis://host/
+        store = 'rediss:/x'\n                 | 1 | the value of store              | hint:
+        [profile.p]\nttl = '9h'\nttl = '8h'\n | 3 | duplicate key                   | hint:
+        ttl = '1m\nwait = '5s'\n              | 1 | not valid TOML                  | ttl = "30s"
+        store = redis://:hunter2@h/\n         | 1 | not valid TOML                  | hint:
+        profile = 'p'\n                       | 1 | profile is not a table          | [profile.prod]
+        profile.p = 'p'\n                     | 1 | profile.p is not a table        | [profile.prod]
+    "#,
+    ) {
+        write(&file, &text);
         let stderr = place.refused("").await;
         let place_of_it = format!("leasehold: {}:{line}: ", file.display());
         assert!(stderr.starts_with(&place_of_it), "{text}: {stderr}");
-        for part in [said, hint, "leasehold: hint: "] {
-            assert!(stderr.contains(part), "{text}: {part} in {stderr}");
-        }
+        says(&stderr, [&*said, &hint, "leasehold: hint: "]);
         assert_eq!(stderr.lines().count(), 2, "{stderr}");
         assert!(!stderr.contains("hunter2"), "{stderr}");
     }
@@ -115,16 +54,13 @@ async fn a_mistake_is_named_with_its_line_and_what_to_write() {
         "doctor",
     ] {
         let ended = place.run(arguments).await;
-        let outcome = (ended.code(), &*ended.stdout);
-        assert_eq!(outcome, (Some(64), ""), "{}", ended.stderr);
+        ended.has_printed(Some(64), "");
         ended.has_said("did you mean store?");
     }
     let run = place.run("run --json k -- true").await;
-    assert_eq!(
-        *events(&run.stderr).last().unwrap(),
-        json!({"event": "exit", "status": 64, "signal": null})
-    );
-    assert_eq!(place.run("completions bash").await.code(), Some(0));
+    let exit = json!({"event": "exit", "status": 64, "signal": null});
+    assert_eq!(events(&run.stderr).last(), Some(&exit));
+    place.run("completions bash").await.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -138,11 +74,9 @@ async fn a_wrong_variable_is_named() {
         ("LEASEHOLD_PROFILE", "", "LEASEHOLD_PROFILE is empty"),
         ("LEASEHOLD_PROFILE", "prod", "no leasehold.toml was found"),
     ] {
-        let mut command = place.command("config");
-        command.env(name, value);
-        let ended = Process::run(command).await;
-        assert_eq!(ended.code(), Some(64), "{name}: {}", ended.stderr);
-        says(&ended.stderr, [name, said]);
+        let ended = place.run_with(&[(name, value)], "config").await;
+        ended.has_ended_saying(Some(64), name);
+        ended.has_said(said);
     }
 }
 
@@ -159,27 +93,23 @@ async fn a_wrong_variable_is_no_error_where_the_option_is_typed() {
         ("LEASEHOLD_USER", "--user", "app"),
         ("LEASEHOLD_PASSWORD_FILE", "--password-file", "f"),
     ] {
-        let run = async |arguments: &str| {
-            let mut command = place.command(format!("config {arguments}"));
-            command.env(name, "");
-            Process::run(command).await
-        };
-        let ended = run("").await;
-        assert_eq!(ended.code(), Some(64), "{name}: {}", ended.stdout);
-        let ended = run(&format!("{option} {value}")).await;
-        assert_eq!(ended.code(), Some(0), "{name}: {}", ended.stderr);
+        let nothing = [(name, "")];
+        let without = place.run_with(&nothing, "config").await;
+        without.has_code(Some(64));
+        let typed = format!("config {option} {value}");
+        place.run_with(&nothing, typed).await.has_code(Some(0));
     }
 }
 
 #[tokio::test]
 async fn a_variable_that_sets_nothing_is_named() {
     let place = Place::new();
-    let mut command = place.command("config");
-    command
-        .env("LEASEHOLD_STROE", "redis://host/")
-        .env("LEASEHOLD_X", "1")
-        .env("LEASEHOLD_TOKEN", "1");
-    let ended = Process::run(command).await;
+    let variables = [
+        ("LEASEHOLD_STROE", "redis://host/"),
+        ("LEASEHOLD_X", "1"),
+        ("LEASEHOLD_TOKEN", "1"),
+    ];
+    let ended = place.run_with(&variables, "config").await;
     ended.has_code(Some(0));
     let mut said: Vec<_> = ended.stderr.lines().collect();
     said.sort_unstable();
@@ -195,25 +125,19 @@ async fn a_variable_that_sets_nothing_is_named() {
 async fn a_profile_or_a_file_that_is_not_there_is_an_error() {
     let place = Place::new();
     write(&place.user(), "[profile.prod]\n[profile.staging]\n");
-    let near = place.refused("--profile prd").await;
-    says(
-        &near,
-        ["no profile \"prd\" (--profile)", "did you mean prod?"],
-    );
-    let far = place.refused("--profile x").await;
-    assert!(far.contains("there are prod, staging"), "{far}");
-
-    let missing = place.refused("--config none.toml").await;
-    says(
-        &missing,
-        ["cannot read none.toml: No such file", "hint: --config"],
-    );
-    let directory = place.refused("--config home").await;
-    says(&directory, ["cannot read home: it is a directory"]);
-    let long = place.path("long.toml");
-    write(&long, &"# long\n".repeat(200_000));
-    let long = place.refused("--config long.toml").await;
-    assert!(long.contains("it has more than 1 MiB"), "{long}");
+    let long = "# long\n".repeat(200_000);
+    write(&place.path("long.toml"), &long);
+    for [arguments, said, hint] in table::<3>(
+        r#"
+        --profile prd      | no profile "prd" (--profile)        | did you mean prod?
+        --profile x        |                                     | there are prod, staging
+        --config none.toml | cannot read none.toml: No such file | hint: --config
+        --config home      | cannot read home: it is a directory |
+        --config long.toml | it has more than 1 MiB              |
+    "#,
+    ) {
+        says(place.refused(arguments).await, [said, hint]);
+    }
 }
 
 #[tokio::test]
@@ -228,14 +152,8 @@ async fn a_file_that_others_can_write_to_is_refused() {
         write(&path, "label = 'x'\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o646)).unwrap();
         let refused = place.refused(arguments).await;
-        for part in [
-            name,
-            "others than its owner can write",
-            "(mode 0646)",
-            "chmod go-w",
-        ] {
-            assert!(refused.contains(part), "{part} in {refused}");
-        }
+        let cause = "others than its owner can write";
+        says(&refused, [name, cause, "(mode 0646)", "chmod go-w"]);
         fs::remove_file(&path).unwrap();
     }
 }

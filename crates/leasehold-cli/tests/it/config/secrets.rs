@@ -6,8 +6,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Place, settings, shown, write};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::Process;
 use serde_json::{Value, json};
+
+const PASSWORD: (&str, &str) = ("LEASEHOLD_PASSWORD", "hunter2");
 
 #[tokio::test]
 async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
@@ -21,9 +24,8 @@ async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
     ] {
         write(&file, &format!("[profile.p]\nstore = '{url}'\n"));
         let refused = place.refused("").await;
-        for part in [":2: the value of store has a password", "password-file"] {
-            assert!(refused.contains(part), "{part} in {refused}");
-        }
+        let cause = ":2: the value of store has a password";
+        says(&refused, [cause, "password-file"]);
         assert!(!refused.contains("hunter2"), "{refused}");
 
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
@@ -35,9 +37,8 @@ async fn passwords_are_not_shown_and_not_kept_where_everybody_reads() {
         }
         fs::remove_file(&file).unwrap();
     }
-    let mut by_variable = place.command("config -S redis://host/?user=app");
-    by_variable.env("LEASEHOLD_PASSWORD", "hunter2");
-    let ended = Process::run(by_variable).await;
+    let config = "config -S redis://host/?user=app";
+    let ended = place.run_with(&[PASSWORD], config).await;
     assert!(!ended.stdout.contains("hunter2"), "{}", ended.stdout);
 }
 
@@ -48,19 +49,13 @@ async fn the_password_of_the_environment_has_its_place() {
     write(&place.user(), "[profile.p]\npassword-file = 'found'\n");
     let shown_with = async |arguments: &str, by: &str| {
         let mut command = place.command(format!("config {arguments}"));
-        command
-            .env("LEASEHOLD_PASSWORD", "hunter2")
-            .env("LEASEHOLD_PROFILE", by);
+        command.envs([PASSWORD, ("LEASEHOLD_PROFILE", by)]);
         let in_force = settings(&shown(command).await);
-        (
-            in_force["password-file"].0.clone(),
-            in_force.get("password").cloned(),
-        )
+        let file = in_force["password-file"].0.clone();
+        (file, in_force.get("password").cloned())
     };
-    let hidden = Some((
-        json!("(hidden)"),
-        json!({"kind": "variable", "name": "LEASEHOLD_PASSWORD"}),
-    ));
+    let from = json!({"kind": "variable", "name": PASSWORD.0});
+    let hidden = Some((json!("(hidden)"), from));
     assert_eq!(shown_with("", "p").await, (Value::Null, hidden));
     let found = json!(place.user().with_file_name("found"));
     assert_eq!(shown_with("--profile p", "p").await, (found, None));
@@ -72,26 +67,18 @@ async fn the_password_of_the_environment_has_its_place() {
 #[tokio::test]
 async fn credentials_stay_with_their_store() {
     let place = Place::new();
-    write(
-        &place.system(),
-        "store = 'redis://a/'\nuser = 'app'\npassword-file = 'password'\n",
-    );
-    write(
-        &place.user(),
-        "tls-ca = '/x/ca.pem'\n[profile.b]\nstore = 'redis://b/'\nuser = 'b'\n",
-    );
+    let of_system = "store = 'redis://a/'\nuser = 'app'\npassword-file = 'password'\n";
+    write(&place.system(), of_system);
+    let of_user = "tls-ca = '/x/ca.pem'\n[profile.b]\nstore = 'redis://b/'\nuser = 'b'\n";
+    write(&place.user(), of_user);
     let shown_with = async |arguments: &str| {
         let json = shown(place.command(format!("config {arguments}"))).await;
         let in_force = settings(&json);
         let value = |key: &str| in_force[key].0.clone();
         let unused = json["unused"].as_array().unwrap().iter();
-        let unused: Vec<_> = unused
-            .map(|row| row["key"].as_str().unwrap().to_owned())
-            .collect();
-        (
-            [value("user"), value("password-file"), value("tls-ca")],
-            unused,
-        )
+        let unused = unused.map(|row| row["key"].as_str().unwrap().to_owned());
+        let values = ["user", "password-file", "tls-ca"].map(value);
+        (values, unused.collect::<Vec<_>>())
     };
     let password = json!(place.path("password"));
     let all = [json!("app"), password, json!("/x/ca.pem")];
@@ -119,27 +106,19 @@ async fn credentials_stay_with_their_store() {
 #[tokio::test]
 async fn credentials_of_the_environment_stay_with_its_store() {
     let place = Place::new();
-    write(
-        &place.user(),
-        "store = 'redis://a/'\n[profile.b]\nstore = 'redis://b/'\n",
-    );
+    let of_user = "store = 'redis://a/'\n[profile.b]\nstore = 'redis://b/'\n";
+    write(&place.user(), of_user);
     let shown_with = async |store: Option<&str>, arguments: &str| {
         let mut command = place.command(format!("config {arguments}"));
-        command
-            .env("LEASEHOLD_USER", "app")
-            .env("LEASEHOLD_PASSWORD", "hunter2");
+        command.envs([PASSWORD, ("LEASEHOLD_USER", "app")]);
         command.envs(store.map(|store| ("LEASEHOLD_STORE", store)));
         let json = shown(command).await;
         let in_force = settings(&json);
-        let unused = json["unused"].as_array().unwrap().iter();
-        let unused: Vec<_> = unused.map(|row| row["key"].clone()).collect();
-        let sent = [
-            in_force["user"].0 == "app",
-            in_force.contains_key("password"),
-        ];
-        assert_eq!(sent[0], sent[1]);
-        assert_eq!(sent[0], unused.is_empty(), "{json}");
-        sent[0]
+        let is_sent = in_force["user"].0 == "app";
+        assert_eq!(is_sent, in_force.contains_key("password"));
+        let unused = json["unused"].as_array().unwrap();
+        assert_eq!(is_sent, unused.is_empty(), "{json}");
+        is_sent
     };
     assert!(shown_with(Some("redis://c/"), "").await);
     assert!(shown_with(None, "-S redis://c/").await);
@@ -178,7 +157,7 @@ async fn no_other_server_gets_the_password_of_the_environment() {
         (&format!("release f -S {url}"), None, true),
     ] {
         let mut command = place.command(arguments);
-        command.env("LEASEHOLD_PASSWORD", "hunter2");
+        command.envs([PASSWORD]);
         command.envs(own.map(|own| ("LEASEHOLD_STORE", own)));
         let ended = Process::run(command).await;
         ended.has_code(Some(69));
@@ -200,9 +179,8 @@ async fn a_command_does_not_inherit_credentials_of_another_store() {
     write(&place.user(), "store = 'local:'\n");
     for (arguments, expected) in [("", "none\n"), ("-S local:", "app\n")] {
         let run = format!("run -q {arguments} k -- sh -c");
-        let mut command = place.command((run, "echo ${LEASEHOLD_USER-none}"));
-        command.env("LEASEHOLD_USER", "app");
-        let ended = Process::run(command).await;
-        assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+        let run = (run, "echo ${LEASEHOLD_USER-none}");
+        let ended = place.run_with(&[("LEASEHOLD_USER", "app")], run).await;
+        assert_eq!(ended.stdout, expected, "{ended}");
     }
 }

@@ -1,8 +1,6 @@
 //! `leasehold serve`: its API, its metrics, and who may ask.
 
 use leasehold_testkit::expect::says;
-use std::process::Command;
-
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
 use serde_json::{Value, json};
@@ -10,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::common::http::Request;
-use crate::common::{Arguments, Store, deadlocked, in_environment_of, includes, leasehold};
+use crate::common::{Arguments, Store, deadlocked, in_shell, includes, leasehold};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -85,8 +83,8 @@ async fn a_lock_of_another_process_appears_moves_on_and_goes() {
     second.signal(Signal::TERM);
     events.event("locks", |table| table["total"] == 0).await;
 
-    serving.process.signal(Signal::TERM);
-    assert_eq!(serving.process.wait().await.code(), Some(0));
+    let ended = serving.process.ends_by(Signal::TERM).await;
+    ended.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -98,10 +96,8 @@ async fn a_key_has_its_queue_and_its_history() {
     let path = "/api/v1/events?limit=1&key=orders%2F%C3%A9%20%3Cb%3E%26%3F%23%22";
     let mut events = serving.get(path).send().await;
     events.event("lock", |lock| lock["lock"].is_null()).await;
-    let done = store
-        .run(&["run", "--label", "<script>", key, "--", "true"])
-        .await;
-    done.has_code(Some(0));
+    let run = ["run", "--label", "<script>", key, "--", "true"];
+    store.run(&run).await.has_code(Some(0));
     // The log is read after the key, and may be ahead of it.
     let ended = |lock: &Value| lock["history"][0]["event"] == "released" && lock["lock"].is_null();
     let lock = events.event("lock", ended).await;
@@ -110,22 +106,20 @@ async fn a_key_has_its_queue_and_its_history() {
     assert_eq!(lock["history"][1]["event"], "granted");
 
     let (holder, token) = store.holder(&[key]).await;
-    let (status, lock) = serving
-        .get(&path.replace("events?limit=1&", "lock?"))
-        .json()
-        .await;
-    assert_eq!(
-        (status, &lock["lock"]["holders"][0]["token"]),
-        (200, &json!(token))
-    );
+    let path = path.replace("events?limit=1&", "lock?");
+    let (status, lock) = serving.get(&path).json().await;
+    assert_eq!(status, 200, "{lock}");
     assert_eq!(lock["history_error"], Value::Null);
-    assert_eq!(lock["lock"]["holders"][0]["owner"]["pid"], holder.pid());
+    let holds = &lock["lock"]["holders"][0];
+    assert_eq!(holds["token"], token);
+    assert_eq!(holds["owner"]["pid"], holder.pid());
 
-    let (status, problem) = serving.get("/api/v1/lock?key=%00").json().await;
-    assert_eq!(status, 400, "{problem}");
-    let (status, problem) = serving.get("/api/v1/lock?key=").json().await;
-    assert_eq!(status, 400, "{problem}");
-    assert!(problem["error"].is_string());
+    for key in ["%00", ""] {
+        let path = format!("/api/v1/lock?key={key}");
+        let (status, problem) = serving.get(&path).json().await;
+        assert_eq!(status, 400, "{problem}");
+        assert!(problem["error"].is_string(), "{problem}");
+    }
 }
 
 #[tokio::test]
@@ -136,14 +130,12 @@ async fn who_waits_for_whom_and_a_deadlock() {
     includes(&graph, json!({"keys": [], "deadlocks": []}));
     let both = deadlocked(&store, ["j", "k"]).await;
     both[0].says("deadlock").await;
-    let graph = async || loop {
-        let (status, graph) = serving.get("/api/v1/waits").json().await;
-        assert_eq!(status, 200);
+    let graph = loop {
+        let graph = serving.get("/api/v1/waits").answers(200).await;
         if graph["deadlocks"] != json!([]) {
-            return graph;
+            break graph;
         }
     };
-    let graph = graph().await;
     let sentence = graph["deadlocks"][0]["sentence"].as_str().unwrap();
     assert!(sentence.contains("holds k and waits for j"), "{sentence}");
     // What each run holds and waits for is one piece of work.
@@ -156,74 +148,56 @@ async fn only_this_machine_and_this_site_may_ask() {
     let serving = serve(&store, "--host locks.example").await;
     let info = || serving.get("/api/v1/info");
     let headers = info().send().await.head;
-    for header in [
-        "content-security-policy: default-src 'none'; script-src 'self';",
-        "x-frame-options: deny",
-        "x-content-type-options: nosniff",
-        "cache-control: no-store",
-        "cross-origin-resource-policy: same-origin",
-    ] {
-        assert!(headers.contains(header), "{headers}");
-    }
-    assert_eq!(info().header("Host: locks.example:80").json().await.0, 200);
-    let (status, problem) = info().header("Host: evil.example").json().await;
-    assert_eq!(
-        (status, &problem["error"]),
-        (421, &json!("unknown host name \"evil.example\""))
-    );
+    let policy = "content-security-policy: default-src 'none'; script-src 'self';";
+    let resources = "cross-origin-resource-policy: same-origin";
+    says(&headers, [policy, resources, "x-frame-options: deny"]);
+    let sniffing = "x-content-type-options: nosniff";
+    says(&headers, [sniffing, "cache-control: no-store"]);
+    info().header("Host: locks.example:80").answers(200).await;
+    let unknown = info().header("Host: evil.example").answers(421).await;
+    let error = "unknown host name \"evil.example\"";
+    assert_eq!(unknown["error"], error);
 
     let body = json!({ "key": "k", "tokens": [1] });
     for foreign in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
         let breaking = serving.post("/api/v1/break", &body).header(foreign);
-        assert_eq!(breaking.json().await.0, 403, "{foreign}");
+        breaking.answers(403).await;
         let reading = serving.get("/api/v1/events").header(foreign);
-        assert_eq!(reading.json().await.0, 403, "{foreign}");
+        reading.answers(403).await;
         let page = serving.get("/").header(foreign).send().await;
         assert_eq!(page.status, 200, "{foreign}");
     }
-    let (status, problem) = serving.post("/api/v1/break", &body).json().await;
-    assert_eq!(
-        (status, &problem["error"]),
-        (403, &json!("breaking locks is not allowed here"))
-    );
-    assert_eq!(serving.get("/nothing").json().await.0, 404);
-    assert_eq!(serving.post("/api/v1/locks", &body).json().await.0, 405);
+    let refused = serving.post("/api/v1/break", &body).answers(403).await;
+    assert_eq!(refused["error"], "breaking locks is not allowed here");
+    serving.get("/nothing").answers(404).await;
+    serving.post("/api/v1/locks", &body).answers(405).await;
     let long = json!("x".repeat(5000));
-    assert_eq!(serving.get("/api/v1/locks?limit=0").json().await.0, 400);
-    assert_eq!(
-        serving.get("/api/v1/locks?sort=nothing").json().await.0,
-        400
-    );
+    serving.get("/api/v1/locks?limit=0").answers(400).await;
+    serving.get("/api/v1/locks?sort=nothing").answers(400).await;
     let pattern = |bytes| format!("/api/v1/events?pattern={}", "x".repeat(bytes));
-    assert_eq!(serving.get(&pattern(257)).json().await.0, 400);
+    serving.get(&pattern(257)).answers(400).await;
     assert_eq!(serving.get(&pattern(20_000)).send().await.status, 431);
     // A proxy before it could take the other one for the one that counts.
     let host = format!("Host: {}", serving.address);
-    for headers in [
+    let own = format!("Origin: http://{}", serving.address);
+    for [one, other] in [
         [&*host, "Host: evil.example"],
         [&*host, &host],
-        [
-            "Origin: http://evil.example",
-            &format!("Origin: http://{}", serving.address),
-        ],
+        ["Origin: http://evil.example", &own],
         ["Origin: http://é.example", "X: y"],
         ["Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"],
     ] {
-        let request = headers
-            .iter()
-            .fold(info(), |request, line| request.header(line));
-        let (status, problem) = request.json().await;
-        assert_eq!(status, 400, "{headers:?}: {problem}");
+        info().header(one).header(other).answers(400).await;
     }
     let elsewhere = serving.get("http://evil.example/api/v1/info");
-    assert_eq!(elsewhere.json().await.0, 400);
+    elsewhere.answers(400).await;
     let page = serving.get("/").send().await.text().await;
     assert!(page.starts_with("<!doctype html>"), "{page}");
 
     let breaks = serve(&store, ("--allow-break --token-file", &token_file(&store))).await;
     let too_long = breaks.post("/api/v1/break", &long);
     let too_long = too_long.header(&format!("Authorization: Bearer {TOKEN}"));
-    assert_eq!(too_long.json().await.0, 413);
+    too_long.answers(413).await;
 }
 
 #[tokio::test]
@@ -240,19 +214,15 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
         let refused = serving.get(path).send().await;
         assert_eq!(refused.status, 401, "{path}");
         says(&refused.head, ["www-authenticate: bearer"]);
-        let wrong = serving
-            .get(path)
-            .header("Authorization: Bearer 0123456789abcdef");
-        assert_eq!(wrong.send().await.status, 401, "{path}");
-        assert_eq!(
-            serving.get(path).header(&right).send().await.status,
-            200,
-            "{path}"
-        );
+        let other = "Authorization: Bearer 0123456789abcdef";
+        for (header, status) in [(other, 401), (&*right, 200)] {
+            let answer = serving.get(path).header(header).send().await;
+            assert_eq!(answer.status, status, "{path}");
+        }
     }
     let lower = format!("authorization: bearer  {TOKEN}");
-    let info = serving.get("/api/v1/info").header(&lower).send().await;
-    assert_eq!(info.status, 200);
+    let info = serving.get("/api/v1/info").header(&lower);
+    info.answers(200).await;
     let twice = serving.get("/api/v1/info").header(&right).header(&right);
     assert_eq!(twice.send().await.status, 400);
     for path in ["/", "/app.js", "/style.css"] {
@@ -267,21 +237,14 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
         let body = json!({ "key": "k", "tokens": [token] });
         serving.post("/api/v1/break", &body).header(&right)
     };
-    let (status, problem) = breaking(token - 1).json().await;
-    assert_eq!(status, 409);
-    assert!(
-        problem["error"]
-            .as_str()
-            .unwrap()
-            .starts_with("nothing was broken"),
-        "{problem}"
-    );
-    let (status, done) = breaking(token).json().await;
-    assert_eq!((status, &done["holders"]), (200, &json!(1)));
+    let problem = breaking(token - 1).answers(409).await;
+    let error = problem["error"].as_str().unwrap();
+    assert!(error.starts_with("nothing was broken"), "{error}");
+    let done = breaking(token).answers(200).await;
+    assert_eq!(done["holders"], 1);
     assert_eq!(holder.wait().await.code(), Some(79));
 
-    serving.process.signal(Signal::TERM);
-    let said = serving.process.finish().await;
+    let said = serving.process.ends_by(Signal::TERM).await;
     assert!(!said.stdout.contains(TOKEN) && !said.stderr.contains(TOKEN));
 }
 
@@ -293,8 +256,7 @@ async fn metrics_have_a_bound_on_series_and_quote_names() {
     for key in ["a/1", "a/2", "a \"b\\/1", "c/1", "d/1"] {
         holders.push(store.holder(&[key]).await);
     }
-    let waiter = store.spawn("run a/1 -- true");
-    waiter.says("waiting").await;
+    let _waiter = store.waiter("a/1", "run a/1 -- true").await;
     let read = async || {
         let text = serving.get("/metrics").send().await.text().await;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -343,17 +305,13 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
     holder.prints("").await;
     let mut events = Request::get(&address, "/api/v1/events").send().await;
     let shows = |table: &Value| row(table, "k").is_some();
-    events
-        .event("locks", |table| shows(table) && table["error"].is_null())
-        .await;
+    let answers = |table: &Value| shows(table) && table["error"].is_null();
+    events.event("locks", answers).await;
     server.stop();
-    events
-        .event("locks", |table| shows(table) && table["error"].is_string())
-        .await;
+    let is_silent = |table: &Value| shows(table) && table["error"].is_string();
+    events.event("locks", is_silent).await;
     server.cont();
-    events
-        .event("locks", |table| shows(table) && table["error"].is_null())
-        .await;
+    events.event("locks", answers).await;
 }
 
 #[tokio::test]
@@ -373,8 +331,7 @@ async fn what_cannot_be_served_has_one_sentence() {
         (&short, 64, "too short"),
     ] {
         let refused = store.run(format!("serve {arguments}")).await;
-        refused.has_code(Some(status));
-        refused.has_said(says);
+        refused.has_ended_saying(Some(status), says);
     }
 }
 
@@ -382,14 +339,8 @@ async fn what_cannot_be_served_has_one_sentence() {
 async fn unfinished_requests_lock_nobody_out() {
     let store = Store::memory();
     let command = store.command("serve --listen 127.0.0.1:0");
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "ulimit -n 100; exec \"$@\"", "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    in_environment_of(&command, &mut limited);
-    let process = Process::spawn(limited);
-    let serving = Serving::of(process).await;
+    let limited = in_shell("ulimit -n 100; exec \"$@\"", &command);
+    let serving = Serving::of(Process::spawn(limited)).await;
     let mut unfinished = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(&serving.address).await.unwrap();
@@ -423,19 +374,15 @@ async fn so_many_pages_are_kept_up_to_date() {
     // The histories of some are followed, and all of them stay open.
     let mut refused = open.pop().unwrap();
     let told = |lock: &Value| {
-        lock["history_error"]
-            .as_str()
-            .is_some_and(|why| why.contains("20 other keys"))
+        let why = lock["history_error"].as_str();
+        why.is_some_and(|why| why.contains("20 other keys"))
     };
     for _ in 0..3 {
         refused.event("lock", told).await;
     }
     open.push(refused);
-    let (status, problem) = serving.get("/api/v1/events").json().await;
-    assert_eq!(
-        (status, &problem["hint"]),
-        (503, &json!("close some of them"))
-    );
+    let problem = serving.get("/api/v1/events").answers(503).await;
+    assert_eq!(problem["hint"], "close some of them");
     open.clear();
     while serving.get("/api/v1/events").send().await.status != 200 {}
 }

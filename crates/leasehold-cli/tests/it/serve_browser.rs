@@ -33,12 +33,12 @@ fn of(key: &str) -> String {
     path
 }
 
-/// A JavaScript expression: that the text of this cell in the row of the key is so.
-fn cell(key: &str, at: usize, is_so: &str) -> String {
+/// A JavaScript expression: that this is the text of this cell in the row of the key.
+fn cell(key: &str, at: usize, text: &str) -> String {
+    let (key, text) = (json!(key), json!(text));
     format!(
-        "((row) => row && ((text) => {is_so})(row.children[{at}].textContent)) \
-         ([...document.querySelectorAll('#rows tr')].find((row) => row.dataset.key === {})) === true",
-        json!(key)
+        "((row) => row && row.children[{at}].textContent === {text}) \
+         ([...document.querySelectorAll('#rows tr')].find((row) => row.dataset.key === {key})) === true"
     )
 }
 
@@ -71,14 +71,14 @@ async fn accessible(browser: &Browser, view: &str) {
                     cell.getBoundingClientRect().right <= innerWidth)";
     assert_eq!(browser.value(sees_all).await, json!(true), "{view}");
     let scrolls = "document.body.style.minHeight = '200vh';";
-    browser.script(scrolls, json!([])).await;
+    browser.script(scrolls).await;
     let filled = "[...document.querySelectorAll('main svg')].every((svg) => \
                   Math.abs(svg.getBoundingClientRect().width - svg.parentNode.clientWidth) < 2)";
     browser.until(filled).await;
     browser.resize(1200, 900).await;
     browser.until(filled).await;
     let as_before = "document.body.style.minHeight = '';";
-    browser.script(as_before, json!([])).await;
+    browser.script(as_before).await;
 }
 
 /// Two claims that wait for each other, for as long as the tasks run.
@@ -108,37 +108,31 @@ async fn the_table_follows_the_locks() {
     let store = Store::local();
     let serving = serve(&store, "").await;
     let browser = open(&serving, "").await;
-    browser.until_shown("#none", "No locks.").await;
-    browser.until_shown("#state", "live").await;
+    browser.shows("#none", "No locks.").await;
+    browser.shows("#state", "live").await;
 
     let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
-    browser
-        .until(&cell("orders/42", 1, "text === 'first'"))
-        .await;
+    browser.until(&cell("orders/42", 1, "first")).await;
     let second = store.spawn("hold orders/42 --label second");
-    browser.until(&cell("orders/42", 3, "text === '1'")).await;
-    browser.until_shown("#totals", "1 lock, 1 waiting").await;
+    browser.until(&cell("orders/42", 3, "1")).await;
+    browser.shows("#totals", "1 lock, 1 waiting").await;
 
     // The row stays the same element, so that the focus stays where it is.
-    browser
-        .script("document.querySelector('#rows a').focus();", json!([]))
-        .await;
+    let focus = "document.querySelector('#rows a').focus();";
+    browser.script(focus).await;
     first.signal(Signal::TERM);
-    browser
-        .until(&cell("orders/42", 1, "text === 'second'"))
-        .await;
-    browser.until(&cell("orders/42", 3, "text === '0'")).await;
+    browser.until(&cell("orders/42", 1, "second")).await;
+    browser.until(&cell("orders/42", 3, "0")).await;
     let focused = "document.activeElement.textContent";
     assert_eq!(browser.value(focused).await, json!("orders/42"));
 
     let permit = ["pool", "--limit", "3", "--take", "2", "--label", "two"];
     let (two, _) = store.holder(&permit).await;
-    browser.until(&cell("pool", 1, "text === '2/3 two'")).await;
+    browser.until(&cell("pool", 1, "2/3 two")).await;
     two.signal(Signal::TERM);
     let (other, _) = store.holder(&[HOSTILE, "--label", HOSTILE]).await;
-    let is_it = format!("text === {}", json!(HOSTILE));
-    browser.until(&cell(HOSTILE, 0, &is_it)).await;
-    browser.until(&cell(HOSTILE, 1, &is_it)).await;
+    browser.until(&cell(HOSTILE, 0, HOSTILE)).await;
+    browser.until(&cell(HOSTILE, 1, HOSTILE)).await;
     accessible(&browser, "locks").await;
 
     browser.types("#pattern", "rders\u{E007}").await;
@@ -146,9 +140,7 @@ async fn the_table_follows_the_locks() {
         .until("document.querySelectorAll('#rows tr').length === 1")
         .await;
     second.signal(Signal::TERM);
-    browser
-        .until_shown("#none", "No lock matches *rders*.")
-        .await;
+    browser.shows("#none", "No lock matches *rders*.").await;
     drop(other);
     nothing_foreign(&browser).await;
 }
@@ -166,9 +158,7 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     let waiter = store.spawn(["hold", HOSTILE, "--label", "nightly"]);
 
     let browser = open(&serving, &of(HOSTILE)).await;
-    browser
-        .until_shown("#login", "This server takes a token")
-        .await;
+    browser.shows("#login", "This server takes a token").await;
     accessible(&browser, "token").await;
     browser
         .types("#token", "not-the-token-of-this-server\u{E007}")
@@ -178,17 +168,11 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
         .await;
     browser.types("#token", &format!("{TOKEN}\u{E007}")).await;
 
-    browser
-        .until_shown("#queue tr:nth-child(1)", "deploy")
-        .await;
-    browser
-        .until_shown("#queue tr:nth-child(2)", "nightly")
-        .await;
-    browser
-        .until_shown("#queue tr:nth-child(2) th", "waits, 1")
-        .await;
-    browser.until_shown("#history", "released by").await;
-    browser.until_shown("#history", HOSTILE).await;
+    browser.shows("#queue tr:nth-child(1)", "deploy").await;
+    browser.shows("#queue tr:nth-child(2)", "nightly").await;
+    browser.shows("#queue tr:nth-child(2) th", "waits, 1").await;
+    browser.shows("#history", "released by").await;
+    browser.shows("#history", HOSTILE).await;
     let bars = "document.querySelectorAll('#timeline rect.hold').length === 2 \
                 && document.querySelectorAll('#timeline rect.wait').length === 1";
     browser.until(bars).await;
@@ -200,20 +184,18 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     accessible(&browser, "key").await;
 
     browser.click("#break").await;
-    browser.until_shown("#confirm", "deploy").await;
+    browser.shows("#confirm", "deploy").await;
     accessible(&browser, "confirm").await;
     browser.click("#confirm button[value=no]").await;
     browser
         .until("!document.querySelector('#confirm').open")
         .await;
     browser.click("#break").await;
-    browser.until_shown("#confirm", HOSTILE).await;
+    browser.shows("#confirm", HOSTILE).await;
     browser.click("#confirm button[value=yes]").await;
-    browser.until_shown("#history", "taken from").await;
-    browser
-        .until_shown("#queue tr:nth-child(1)", "nightly")
-        .await;
-    browser.until_shown("#break-result", "broke ").await;
+    browser.shows("#history", "taken from").await;
+    browser.shows("#queue tr:nth-child(1)", "nightly").await;
+    browser.shows("#break-result", "broke ").await;
     assert_eq!(holder.wait().await.code(), Some(79));
 
     // The answer to an earlier question is none to this one: by the standard, and unlike here,
@@ -222,11 +204,11 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
                   window.fetch = (path, ...rest) => { asked.push(path); return ask(path, ...rest); };\
                   document.querySelector('#confirm').addEventListener('close',\
                     () => setTimeout(() => { window.answered = true; }));";
-    browser.script(record, json!([])).await;
+    browser.script(record).await;
     browser.click("#break").await;
-    browser.until_shown("#confirm", "nightly").await;
+    browser.shows("#confirm", "nightly").await;
     let close = "document.querySelector('#confirm').close();";
-    browser.script(close, json!([])).await;
+    browser.script(close).await;
     browser.until("window.answered === true").await;
     assert_eq!(browser.value("asked").await, json!([]));
     drop(waiter);
@@ -245,10 +227,9 @@ async fn a_deadlock_and_the_servers_are_shown() {
     let serving = serve(&store, "").await;
     let tasks = deadlock(&store).await;
     let browser = open(&serving, "#/waits").await;
-    browser
-        .until_shown("#deadlocks[role=alert]", "holds east and waits for west")
-        .await;
-    browser.until_shown("#waits-list", "east (deadlock)").await;
+    let deadlock = "holds east and waits for west";
+    browser.shows("#deadlocks[role=alert]", deadlock).await;
+    browser.shows("#waits-list", "east (deadlock)").await;
     // Two claims and two keys, each with a sign that is no colour.
     browser
         .until("document.querySelectorAll('#graph .node.stuck').length === 4")
@@ -256,11 +237,11 @@ async fn a_deadlock_and_the_servers_are_shown() {
     browser
         .until("document.querySelectorAll('#graph .edge.waits').length === 2")
         .await;
-    browser.until_shown("#graph text", "⟳ east").await;
+    browser.shows("#graph text", "⟳ east").await;
     accessible(&browser, "waits").await;
     // It is read again and again, and the focus stays where it is.
     let focus = "document.querySelector('#waits-list a').focus();";
-    browser.script(focus, json!([])).await;
+    browser.script(focus).await;
     let reads = "performance.getEntriesByType('resource')\
                  .filter((entry) => entry.name.endsWith('/waits')).length";
     let before = browser.value(reads).await;
@@ -269,18 +250,14 @@ async fn a_deadlock_and_the_servers_are_shown() {
     assert_eq!(browser.value(focused).await, json!("east"));
 
     browser.click("nav a[data-view=servers]").await;
-    browser.until_shown("#findings", "fine: reach").await;
-    browser
-        .until_shown("#promise", "Promised here: Exclusion")
-        .await;
+    browser.shows("#findings", "fine: reach").await;
+    browser.shows("#promise", "Promised here: Exclusion").await;
     accessible(&browser, "servers").await;
     browser.click("nav a[data-view=locks]").await;
-    browser.until_shown("#deadlock-note", "Deadlock: ").await;
-    browser
-        .until_shown("#deadlock-note", "holds east and waits for west")
-        .await;
-    browser.script("history.back();", json!([])).await;
-    browser.until_shown("#findings", "fine: reach").await;
+    browser.shows("#deadlock-note", "Deadlock: ").await;
+    browser.shows("#deadlock-note", deadlock).await;
+    browser.script("history.back();").await;
+    browser.shows("#findings", "fine: reach").await;
     nothing_foreign(&browser).await;
     for task in tasks {
         task.abort();
@@ -293,22 +270,20 @@ async fn the_page_goes_on_when_the_server_is_there_again() {
     let serving = serve(&store, "").await;
     let (_before, _) = store.holder(&["before"]).await;
     let browser = open(&serving, "").await;
-    browser.until(&cell("before", 3, "text === '0'")).await;
+    browser.until(&cell("before", 3, "0")).await;
 
     let Serving { process, address } = serving;
     process.signal(Signal::TERM);
     assert_eq!(process.wait().await.code(), Some(0), "with a page open");
-    browser
-        .until_shown("#state.bad", "not connected since")
-        .await;
+    browser.shows("#state.bad", "not connected since").await;
     // What was there last stays.
-    browser.until(&cell("before", 3, "text === '0'")).await;
+    browser.until(&cell("before", 3, "0")).await;
 
     let (_after, _) = store.holder(&["after"]).await;
     let again: Process = store.spawn(("serve --listen", &address));
     again.prints("serving").await;
-    browser.until(&cell("after", 3, "text === '0'")).await;
-    browser.until_shown("#state", "live").await;
+    browser.until(&cell("after", 3, "0")).await;
+    browser.shows("#state", "live").await;
     let failed = browser.complaints().await;
     let others = failed.iter().filter(|said| !said.contains("net::ERR_"));
     assert_eq!(others.count(), 0, "{failed:#?}");
@@ -322,13 +297,10 @@ async fn a_key_never_shows_the_claims_of_another() {
     let serving = serve(&store, "").await;
     let (_holder, _) = store.holder(&["one"]).await;
     let browser = open(&serving, &of("one")).await;
-    browser.until_shown("#queue th", "holds").await;
-    serving.process.signal(Signal::TERM);
-    serving.process.wait().await;
-    browser
-        .script("location.hash = '#/lock/other';", json!([]))
-        .await;
-    browser.until_shown("#lock-title", "other").await;
+    browser.shows("#queue th", "holds").await;
+    serving.process.ends_by(Signal::TERM).await;
+    browser.script("location.hash = '#/lock/other';").await;
+    browser.shows("#lock-title", "other").await;
     let claims = "document.querySelectorAll('#queue th, #timeline rect').length";
     assert_eq!(browser.value(claims).await, json!(0));
 }
@@ -360,9 +332,9 @@ async fn a_picture_of_the_documentation() {
     let browser = open(&serving, "").await;
     // In place of the directory of this test.
     let name = "document.querySelector('#store').textContent = 'local:?audit=1000';";
-    browser.script(name, json!([])).await;
+    browser.script(name).await;
     browser.resize(960, 360).await;
-    browser.until(&cell("orders/42", 3, "text === '3'")).await;
+    browser.until(&cell("orders/42", 3, "3")).await;
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.png");
     browser.save_picture(file.as_ref()).await;
 }

@@ -109,15 +109,15 @@ impl Browser {
     }
 
     /// Runs a script in the page; answers what it returns.
-    pub(crate) async fn script(&self, script: &str, arguments: Value) -> Value {
-        let body = json!({ "script": script, "args": arguments });
+    pub(crate) async fn script(&self, script: &str) -> Value {
+        let body = json!({ "script": script, "args": [] });
         self.command("execute/sync", body).await
     }
 
     /// The value of an expression.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let script = format!("return ({expression});");
-        self.script(&script, json!([])).await
+        self.script(&script).await
     }
 
     /// Waits until the expression is true in the page.
@@ -133,7 +133,7 @@ impl Browser {
     }
 
     /// Waits until an element that is visible has that text in it.
-    pub(crate) async fn until_shown(&self, selector: &str, text: &str) {
+    pub(crate) async fn shows(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
         self.until(&format!(
             "[...document.querySelectorAll({selector})]\
@@ -226,7 +226,7 @@ impl Browser {
     pub(crate) async fn axe(&self) -> Vec<String> {
         let axe = std::fs::read_to_string(axe()).expect("axe-core can be read");
         if self.value("window.axe === undefined").await == json!(true) {
-            self.script(&axe, json!([])).await;
+            self.script(&axe).await;
         }
         let script = "const done = arguments[0]; \
             axe.run(document, { resultTypes: ['violations'] }).then( \

@@ -90,6 +90,14 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Expects this status; answers the body.
+    pub(crate) async fn answers(self, status: u16) -> Value {
+        let asked = format!("{} {} {:?}", self.method, self.path, self.headers);
+        let (found, body) = self.json().await;
+        assert_eq!(found, status, "{asked}: {body}");
+        body
+    }
+
     /// Sends it and reads the whole answer.
     pub(crate) async fn json(self) -> (u16, Value) {
         let answer = self.send().await;

@@ -117,6 +117,15 @@ impl Fleet {
         let place = Place::new();
         Machine { fleet: self, place }
     }
+
+    /// Two machines that have the job.
+    fn two_with_job(&self, name: &str) -> [Machine<'_>; 2] {
+        let machines = [self.machine(), self.machine()];
+        for machine in &machines {
+            machine.install_job(name);
+        }
+        machines
+    }
 }
 
 /// One machine of a fleet: its directories, with the built `leasehold` among its programs.
@@ -139,39 +148,33 @@ impl Machine<'_> {
     /// A program that says that it has started, with its token, and goes on until it is released.
     fn install_job(&self, name: &str) {
         let gate = self.gate(name);
-        self.install(
-            name,
-            &format!(
-                "#!/bin/sh\n[ -p {gate} ] || mkfifo {gate}\n\
-                 echo \"{name} started ${{LEASEHOLD_TOKEN-}}\"\nread -r _ <{gate}\n\
-                 echo {name} done\n"
-            ),
+        let script = format!(
+            "#!/bin/sh\n[ -p {gate} ] || mkfifo {gate}\n\
+             echo \"{name} started ${{LEASEHOLD_TOKEN-}}\"\nread -r _ <{gate}\n\
+             echo {name} done\n"
         );
+        self.install(name, &script);
     }
 
     /// A program, on the path and in the directory where the reader is.
     fn install(&self, name: &str, script: &str) {
         for directory in ["bin", "work"] {
-            self.place
-                .install(&format!("{directory}/{name}"), &self.real(script));
+            let path = format!("{directory}/{name}");
+            self.place.install(&path, &self.real(script));
         }
     }
 
     fn gate(&self, name: &str) -> String {
-        self.place
-            .path(&format!("{name}.gate"))
-            .display()
-            .to_string()
+        let gate = self.place.path(&format!("{name}.gate"));
+        gate.display().to_string()
     }
 
     /// Lets a job that has started come to its end.
     async fn release(&self, name: &str) {
         let gate = self.gate(name);
         let opened = tokio::task::spawn_blocking(move || std::fs::write(gate, "\n"));
-        opened
-            .await
-            .expect("it does not panic")
-            .expect("the job reads");
+        let opened = opened.await.expect("it does not panic");
+        opened.expect("the job reads");
     }
 
     /// A command with these variables and no others. Its name is looked up among ours first.
@@ -188,13 +191,18 @@ impl Machine<'_> {
             .env("PATH", format!("{}:/usr/bin:/bin", self.programs()))
             // The settings of the tester are not those of the machine.
             .env("LEASEHOLD_SYSTEM_CONFIG", "/dev/null")
-            .envs(
-                variables
-                    .iter()
-                    .map(|(name, value)| (name, self.real(value))),
-            )
+            .envs(self.real_values(variables))
             .current_dir(self.place.path("work"));
         command
+    }
+
+    /// Variables with their values as they have to be here.
+    fn real_values<'a>(
+        &self,
+        variables: &'a [(String, String)],
+    ) -> impl Iterator<Item = (&'a String, String)> {
+        let real = move |(name, value): &'a (String, String)| (name, self.real(value));
+        variables.iter().map(real)
     }
 
     /// `leasehold` with these arguments on the server that is called `host`.

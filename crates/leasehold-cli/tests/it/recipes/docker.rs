@@ -1,11 +1,10 @@
 //! Entrypoints of images, run as process 1 of a PID namespace with the variables of the image.
 
-use std::fs;
-
 use leasehold_testkit::process::{Process, Signal};
-use rustix::process::{Pid, kill_process};
+use rustix::process::kill_process;
 
 use super::{Fleet, Machine, blocks, started};
+use crate::descendants::only_child_of;
 
 /// What a Dockerfile says about the process that is started.
 #[derive(Default)]
@@ -66,29 +65,14 @@ impl Image {
 
 const STORE: (&str, &str) = ("LEASEHOLD_STORE", "redis://host/");
 
-/// Sends it to process 1 of the container.
-fn stop(container: &Process) {
-    let pid = container.pid();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let first = children.trim().parse().expect("one child");
-    kill_process(Pid::from_raw(first).unwrap(), Signal::TERM).unwrap();
-}
-
 fn images() -> Vec<Image> {
     let blocks = blocks("dockerfile");
-    let images: Vec<_> = blocks
-        .iter()
-        .map(|block| Image::parse(&block.text))
-        .collect();
+    let images = blocks.iter().map(|block| Image::parse(&block.text));
+    let images: Vec<_> = images.collect();
     for image in &images {
-        assert!(
-            image.programs.contains(&image.entrypoint[0]),
-            "it is in the image"
-        );
-        assert!(
-            image.programs.contains(&image.command[0]),
-            "it is in the image"
-        );
+        for program in [&image.entrypoint[0], &image.command[0]] {
+            assert!(image.programs.contains(program), "{program} is in it");
+        }
     }
     images
 }
@@ -97,19 +81,17 @@ fn images() -> Vec<Image> {
 async fn an_entrypoint_is_process_1_and_passes_signals_on() {
     for image in images() {
         let (fleet, name) = (Fleet::of(STORE.1), &image.command[0]);
-        let machines = [fleet.machine(), fleet.machine()];
-        machines
-            .iter()
-            .for_each(|machine| machine.install_job(name));
+        let machines = fleet.two_with_job(name);
         let first = image.start(&machines[0], &[STORE]);
         let token = started(&first, name).await;
         let second = image.start(&machines[1], &[STORE]);
         second.says("(position 1)").await;
-        stop(&first);
+        // To process 1 of the container.
+        kill_process(only_child_of(&first), Signal::TERM).unwrap();
         assert!(started(&second, name).await > token);
-        assert_eq!(first.finish().await.code(), Some(143));
+        first.finish().await.has_code(Some(143));
         machines[1].release(name).await;
-        assert_eq!(second.finish().await.code(), Some(0));
+        second.finish().await.has_code(Some(0));
     }
 }
 

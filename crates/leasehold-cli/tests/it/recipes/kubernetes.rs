@@ -181,18 +181,16 @@ fn pods_have_more_time_to_stop_than_the_lock_gives() {
 async fn the_second_pod_of_a_cron_job_waits_for_the_first() {
     for manifest in manifests("CronJob", false) {
         let (fleet, container) = (Fleet::of(&manifest.text), manifest.guarded());
-        let pods = [fleet.machine(), fleet.machine()];
-        pods.iter().for_each(|pod| pod.install_job(&container.name));
+        let pods = fleet.two_with_job(&container.name);
         let first = container.start(&pods[0]);
         let token = started(&first, &container.name).await;
         let second = container.start(&pods[1]);
         second.says("(position 1)").await;
         pods[0].release(&container.name).await;
-        assert_eq!(first.finish().await.code(), Some(0));
+        first.finish().await.has_code(Some(0));
         assert!(started(&second, &container.name).await > token);
         // The pod is deleted.
-        second.signal(Signal::TERM);
-        assert_eq!(second.finish().await.signal(), Some(Signal::TERM));
+        second.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
     }
 }
 
@@ -200,15 +198,14 @@ async fn the_second_pod_of_a_cron_job_waits_for_the_first() {
 async fn one_pod_of_a_deployment_leads_and_another_follows_it() {
     for manifest in manifests("Deployment", false) {
         let (fleet, container) = (Fleet::of(&manifest.text), manifest.guarded());
-        let pods = [fleet.machine(), fleet.machine()];
-        pods.iter().for_each(|pod| pod.install_job(&container.name));
+        let pods = fleet.two_with_job(&container.name);
         let leader = container.start(&pods[0]);
         let term = started(&leader, &container.name).await;
         let next = container.start(&pods[1]);
         next.says("(position 1)").await;
         leader.signal(Signal::TERM);
         assert!(started(&next, &container.name).await > term);
-        assert_eq!(leader.finish().await.signal(), Some(Signal::TERM));
+        leader.finish().await.has_signal(Signal::TERM);
     }
 }
 
@@ -279,7 +276,7 @@ async fn a_sidecar_tells_its_pod_whether_it_leads() {
         first.signal(Signal::TERM);
         shops[1].until_it_leads(term).await;
         assert!(!shops[0].file().exists());
-        assert_eq!(first.finish().await.code(), Some(0));
+        first.finish().await.has_code(Some(0));
     }
 }
 

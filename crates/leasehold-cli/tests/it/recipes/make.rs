@@ -33,8 +33,7 @@ async fn a_busy_target_fails_with_75() {
     let held = Process::spawn(machine.leasehold("hold migrate/production"));
     held.prints("").await;
     let busy = make(&machine, "migrate").await;
-    busy.has_code(Some(2));
-    busy.has_said("Error 75");
+    busy.has_ended_saying(Some(2), "Error 75");
     assert!(!busy.stdout.contains("migrate\n"), "{busy:?}");
 }
 

@@ -66,7 +66,7 @@ async fn a_script_takes_its_lock_under_another_one_too() {
         Some(75)
     );
     machine.release("dump").await;
-    assert_eq!(runs.finish().await.code(), Some(0));
+    runs.finish().await.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -92,8 +92,7 @@ async fn a_deploy_needs_a_token_and_hands_it_on() {
     let fleet = Fleet::of(STORE);
     let machine = machine(&fleet, "deploy.md", &["deploy.sh"], &["upload", "switch"]);
     let without = run(&machine, "CI_COMMIT=v2 ./deploy.sh").await;
-    without.has_code(Some(2));
-    without.has_said("start this with leasehold run");
+    without.has_ended_saying(Some(2), "start this with leasehold run");
     let line = "CI_COMMIT=v2 leasehold run deploy/production -- ./deploy.sh";
     let with = run(&machine, line).await;
     with.has_code(Some(0));

@@ -106,10 +106,7 @@ fn times_to_stop_fit_each_other() {
 async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
     for unit in &services(false) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
-        let machines = [fleet.machine(), fleet.machine()];
-        machines
-            .iter()
-            .for_each(|machine| machine.install_job(&name));
+        let machines = fleet.two_with_job(&name);
         let first = start(unit, &machines[0]);
         let token = started(&first, &name).await;
         let second = start(unit, &machines[1]);
@@ -125,11 +122,10 @@ async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
         // One that waits is stopped at once.
         let waits = start(unit, &machines[0]);
         waits.says("(position 1)").await;
-        waits.signal(Signal::TERM);
-        let ended = waits.finish().await;
+        let ended = waits.ends_by(Signal::TERM).await;
         assert!(is_success(&ended), "{ended:?}");
         machines[1].release(&name).await;
-        assert_eq!(second.finish().await.code(), Some(0));
+        second.finish().await.has_code(Some(0));
     }
 }
 
@@ -137,10 +133,7 @@ async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
 async fn a_service_that_was_killed_goes_on_before_those_who_wait() {
     for unit in &services(false) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
-        let machines = [fleet.machine(), fleet.machine()];
-        machines
-            .iter()
-            .for_each(|machine| machine.install_job(&name));
+        let machines = fleet.two_with_job(&name);
         let first = start(unit, &machines[0]);
         let token = started(&first, &name).await;
         let second = start(unit, &machines[1]);
@@ -157,17 +150,14 @@ async fn a_service_that_was_killed_goes_on_before_those_who_wait() {
 async fn a_timer_s_job_runs_on_one_machine_and_is_skipped_on_the_others() {
     for unit in &services(true) {
         let (fleet, name) = (Fleet::of(&unit.text), program(unit));
-        let machines = [fleet.machine(), fleet.machine()];
-        machines
-            .iter()
-            .for_each(|machine| machine.install_job(&name));
+        let machines = fleet.two_with_job(&name);
         let runs = start(unit, &machines[0]);
         started(&runs, &name).await;
         let skipped = start(unit, &machines[1]).finish().await;
         skipped.has_printed(Some(0), "");
         skipped.has_said(" running on ");
         machines[0].release(&name).await;
-        assert_eq!(runs.finish().await.code(), Some(0));
+        runs.finish().await.has_code(Some(0));
         let skipped = start(unit, &machines[1]).finish().await;
         skipped.has_printed(Some(0), "");
         skipped.has_said(" ran on ");

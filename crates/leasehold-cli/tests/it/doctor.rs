@@ -29,7 +29,7 @@ async fn doctor(url: &str) -> Finished {
 
 /// The findings that are worse than fine: how bad, and what was looked at.
 fn complaints(report: &Finished) -> Vec<String> {
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    let report = report.json();
     let words = |finding: &Value| {
         let word = |name: &str| finding[name].as_str().unwrap().to_owned();
         format!("{} {}", word("severity"), word("check"))
@@ -40,10 +40,22 @@ fn complaints(report: &Finished) -> Vec<String> {
         .collect()
 }
 
+/// Expects this status and these complaints.
+#[track_caller]
+fn finds(report: &Finished, code: i32, expected: &[&str]) {
+    assert_eq!(complaints(report), expected, "{report}");
+    report.has_code(Some(code));
+}
+
+/// Expects that nothing of this is shown.
+#[track_caller]
+fn hides(report: &Finished, secret: &str) {
+    assert!(!report.stdout.contains(secret), "{report}");
+}
+
 /// What it promises.
 fn promise(report: &Finished) -> String {
-    let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    report["promise"].as_str().unwrap().to_owned()
+    report.json()["promise"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
@@ -58,34 +70,24 @@ async fn nothing_is_promised_where_locks_cannot_be_used() {
         let seen = doctor(&url).await;
         seen.has_code(Some(2));
         let promised = promise(&seen);
-        assert_eq!(
-            promised, "Nothing: locks cannot be used here.",
-            "{}",
-            seen.stdout
-        );
+        assert_eq!(promised, "Nothing: locks cannot be used here.", "{seen}");
     }
 }
 
 #[tokio::test]
 async fn why_a_server_cannot_be_reached_is_said() {
     let server = RedisServer::builder().password("hunter2").start();
-    let found = |seen: &Finished| {
-        let report: Value = serde_json::from_str(&seen.stdout).unwrap();
-        report["findings"][0]["found"].as_str().unwrap().to_owned()
-    };
     let address = server.address();
     for (url, cause) in [
-        (format!("redis://:hunter3@{address}/"), "WRONGPASS"),
-        (format!("redis://{address}/"), "NOAUTH"),
-        (
-            "redis://no-such-host.invalid/".to_owned(),
-            "cannot be resolved",
-        ),
-        ("redis://127.0.0.1:1/".to_owned(), "connection refused"),
+        (&*format!("redis://:hunter3@{address}/"), "WRONGPASS"),
+        (&*format!("redis://{address}/"), "NOAUTH"),
+        ("redis://no-such-host.invalid/", "cannot be resolved"),
+        ("redis://127.0.0.1:1/", "connection refused"),
     ] {
-        let seen = doctor(&url).await;
-        assert!(found(&seen).contains(cause), "{}", seen.stdout);
-        assert!(!seen.stdout.contains("hunter"), "{}", seen.stdout);
+        let seen = doctor(url).await;
+        let report = seen.json();
+        says(report["findings"][0]["found"].as_str().unwrap(), [cause]);
+        hides(&seen, "hunter");
     }
 }
 
@@ -108,24 +110,22 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
 async fn a_server_that_syncs_always_is_fine() {
     let server = RedisServer::builder().persistent().start();
     let seen = doctor(&server.url()).await;
-    assert!(complaints(&seen).is_empty(), "{seen}");
-    assert_eq!((seen.code(), &*seen.stderr), (Some(0), ""));
+    finds(&seen, 0, &[]);
+    seen.has_been_quiet(Some(0));
 }
 
 #[tokio::test]
 async fn what_a_restart_forgets_is_a_warning() {
     let server = RedisServer::start();
-    let seen = doctor(&server.url()).await;
-    assert_eq!(complaints(&seen), ["warning persistence"]);
-    assert_eq!(seen.code(), Some(1));
+    finds(&doctor(&server.url()).await, 1, &["warning persistence"]);
     let mut command = leasehold(("doctor -S", &server.url()));
     command.env_remove("LEASEHOLD_STORE");
     let text = Process::run(command).await.stdout;
     let line = text.lines().find(|line| line.contains("persistence"));
     let words: Vec<_> = line.unwrap().split_whitespace().collect();
     assert_eq!(words, ["warning", "persistence", "none"]);
-    assert!(text.contains("remedy: set appendonly yes"), "{text}");
-    assert!(text.contains("Promised here: Exclusion"), "{text}");
+    let remedy = "remedy: set appendonly yes";
+    says(&text, [remedy, "Promised here: Exclusion"]);
 }
 
 #[tokio::test]
@@ -136,8 +136,7 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .config("maxmemory-policy", "volatile-ttl")
         .start();
     let seen = doctor(&evicting.url()).await;
-    assert_eq!(complaints(&seen), ["unsafe eviction"]);
-    assert_eq!(seen.code(), Some(2));
+    finds(&seen, 2, &["unsafe eviction"]);
     let promised = promise(&seen);
     assert!(promised.starts_with("Exclusion"), "{promised}");
     says(&promised, ["maxmemory-policy volatile-ttl"]);
@@ -148,15 +147,12 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .user("bob", rights)
         .start();
     let seen = doctor(&strict.url_as("bob", "secret")).await;
-    assert_eq!(complaints(&seen), ["unsafe scripts"], "{seen}");
+    finds(&seen, 2, &["unsafe scripts"]);
     seen.has_shown("ACL SETUSER bob on");
-    assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
-    assert_eq!(seen.code(), Some(2));
+    hides(&seen, "secret");
 
     let gone = RedisServer::start().url();
-    let seen = doctor(&gone).await;
-    assert_eq!(complaints(&seen), ["unsafe reach"]);
-    assert_eq!(seen.code(), Some(2));
+    finds(&doctor(&gone).await, 2, &["unsafe reach"]);
 }
 
 #[tokio::test]
@@ -173,8 +169,7 @@ async fn what_can_be_done_without_is_a_warning() {
         "warning pushes",
         "note listing",
     ];
-    assert_eq!(complaints(&seen), expected, "{seen}");
-    assert_eq!(seen.code(), Some(1));
+    finds(&seen, 1, &expected);
 }
 
 #[tokio::test]
@@ -187,7 +182,7 @@ async fn who_acknowledges_is_found_out() {
     let seen = doctor(&url("100ms")).await;
     let found = complaints(&seen);
     assert!(found.contains(&"unsafe acknowledged".to_owned()), "{seen}");
-    assert_eq!(seen.code(), Some(2));
+    seen.has_code(Some(2));
 
     let replica = RedisServer::builder().replica_of(primary.port()).start();
     primary.wait_for_replicas(1);
@@ -202,8 +197,7 @@ async fn who_acknowledges_is_found_out() {
 async fn the_store_of_this_machine_is_examined_too() {
     let directory = tempfile::tempdir().unwrap();
     let seen = doctor(&format!("local:{}", directory.path().display())).await;
-    assert!(complaints(&seen).is_empty(), "{seen}");
-    assert_eq!(seen.code(), Some(0));
+    finds(&seen, 0, &[]);
     let seen = doctor("memory:").await;
     assert_eq!(complaints(&seen).len(), 1);
     doctor("gopher://x/").await.has_code(Some(64));
@@ -217,7 +211,7 @@ async fn no_remedy_is_worse_than_what_it_is_for() {
     seen.has_code(Some(2));
     let remedy = "\"remedy\":\"name a directory of your own below it: local:/tmp/";
     seen.has_shown(remedy);
-    assert!(!seen.stdout.contains("chmod"), "{}", seen.stdout);
+    hides(&seen, "chmod");
 }
 
 #[tokio::test]
@@ -227,11 +221,8 @@ async fn servers_with_a_vote_each_are_examined_together() {
     // New servers wait for the end of a quarantine.
     seen.has_code(Some(2));
     let found = complaints(&seen);
-    let votes = found
-        .iter()
-        .filter(|found| found.ends_with(" vote"))
-        .count();
-    assert_eq!(votes, 4, "each, and all together: {found:?}");
+    let votes = found.iter().filter(|found| found.ends_with(" vote"));
+    assert_eq!(votes.count(), 4, "each, and all together: {found:?}");
     assert!(promise(&seen).starts_with("Nothing until 2 servers vote."));
     // What is true of all of them is not said of the last.
     let text = run_at(&servers.url(), "doctor").await;
@@ -242,8 +233,7 @@ async fn servers_with_a_vote_each_are_examined_together() {
     run("init").await.has_code(Some(0));
     run("run -n k -- true").await.has_code(Some(0));
     let seen = doctor(&servers.url()).await;
-    assert_eq!(complaints(&seen), ["note persistence"; 3], "{seen}");
-    assert_eq!(seen.code(), Some(0));
+    finds(&seen, 0, &["note persistence"; 3]);
     servers[1].kill();
     let seen = doctor(&servers.url()).await;
     let found = complaints(&seen);
@@ -259,23 +249,15 @@ async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let servers = Independent::builder(3).each(each).start();
     servers[1].command(&["ACL", "SETUSER", "bob", "-hset"]);
     let url = servers.url().replace("127.0.0.1", "bob:secret@127.0.0.1");
-    let mut init = leasehold(["init"]);
-    init.env("LEASEHOLD_STORE", &url);
-    Process::run(init).await;
+    run_at(&url, "init").await;
     let seen = doctor(&url).await;
-    let report: Value = serde_json::from_str(&seen.stdout).unwrap();
-    let findings = report["findings"].as_array().unwrap();
-    let lacks: Vec<_> = findings
-        .iter()
-        .filter(|it| it["check"] == "scripts" && it["severity"] == "warning")
-        .collect();
+    let report = seen.json();
+    let mut lacks = report["findings"].as_array().unwrap().clone();
+    lacks.retain(|it| it["check"] == "scripts" && it["severity"] == "warning");
     assert_eq!(lacks.len(), 1, "{}", seen.stdout);
-    let said = lacks[0].to_string();
     let port = servers[1].port().to_string();
-    for part in [&*port, "HSET", "ACL SETUSER", "+hset"] {
-        assert!(said.contains(part), "{part} in {said}");
-    }
-    assert!(!seen.stdout.contains("secret"), "{}", seen.stdout);
+    says(&lacks[0], [&*port, "HSET", "ACL SETUSER", "+hset"]);
+    hides(&seen, "secret");
 }
 
 #[tokio::test]
@@ -299,13 +281,9 @@ async fn the_primary_that_sentinels_name_is_examined() {
     let found = complaints(&seen).join(", ");
     says(&found, [" isolation"]);
     let of_sentinels = |seen: &Finished| {
-        let found = complaints(seen);
-        let about = found
-            .iter()
-            .filter_map(|found| found.split_once(" sentinel"));
-        about
-            .map(|(severity, _)| severity.to_owned())
-            .collect::<Vec<_>>()
+        let found = complaints(seen).into_iter();
+        let about = found.filter_map(|it| Some(it.split_once(" sentinel")?.0.to_owned()));
+        about.collect::<Vec<_>>()
     };
     assert_eq!(of_sentinels(&seen), Vec::<String>::new(), "{}", seen.stdout);
     sentinels.sentinels()[0].kill();
@@ -335,7 +313,7 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
         assert_eq!(complaints(&seen), closed, "{seen}");
         seen.has_shown("it has no mark");
     }
-    assert_eq!(run_at(&url, "init").await.code(), Some(0));
+    run_at(&url, "init").await.has_code(Some(0));
     let seen = doctor(&url).await;
     assert_eq!(complaints(&seen), [kept], "{seen}");
     seen.has_shown("handed to a waiter");
@@ -360,12 +338,7 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     assert_eq!(complaints(&seen), ["note standbys"]);
     // Where nobody listens, waiters poll.
     let seen = doctor(&format!("{}?listen=postgres://127.0.0.1:1/d", server.url())).await;
-    seen.has_code(Some(1));
-    assert_eq!(
-        complaints(&seen),
-        ["note standbys", "warning pushes"],
-        "{seen}"
-    );
+    finds(&seen, 1, &["note standbys", "warning pushes"]);
     seen.has_shown("127.0.0.1:1 cannot be reached");
 
     let server = Postgres::start_with(
@@ -411,14 +384,9 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     drop(sessions);
     sql_at(&url, "vacuum leasehold.keys");
     let seen = doctor(&url).await;
-    let fewer: Vec<_> = all
-        .into_iter()
-        .filter(|words| {
-            !["connections", "rows", "pushes"]
-                .iter()
-                .any(|over| words.ends_with(over))
-        })
-        .collect();
+    let mut fewer = all.to_vec();
+    let over = ["connections", "rows", "pushes"];
+    fewer.retain(|words| !over.iter().any(|over| words.ends_with(over)));
     assert_eq!(complaints(&seen), fewer, "{seen}");
 }
 
@@ -446,8 +414,8 @@ async fn a_password_is_never_shown() {
         "redlock://alice:cret@127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/",
     ] {
         let seen = doctor(url).await;
-        assert_eq!(seen.code(), Some(2), "{url}: {}", seen.stderr);
-        assert!(!seen.stdout.contains("cret"), "{}", seen.stdout);
+        seen.has_code(Some(2));
+        hides(&seen, "cret");
         seen.has_not_said("cret");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{run_at, spawn_at};
+use crate::common::{run_at, spawn_at, up_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
@@ -27,7 +27,7 @@ async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
     let before = keyspace(servers);
     for arguments in ["doctor", "ls", "ls --json", "show k", "show other"] {
         let seen = run_at(url, arguments).await;
-        assert!(seen.code() < Some(64), "{arguments:?}: {}", seen.stderr);
+        assert!(seen.code() < Some(64), "{seen}");
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
     for (arguments, said) in [
@@ -36,8 +36,7 @@ async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
     ] {
         let observer = spawn_at(url, arguments);
         observer.prints(said).await;
-        observer.signal(Signal::INT);
-        observer.finish().await.has_code(Some(0));
+        observer.ends_by(Signal::INT).await.has_code(Some(0));
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
 }
@@ -83,11 +82,8 @@ async fn at_servers_that_share_their_locks_with_other_libraries() {
     nothing_changes(&url, &[&server]).await;
     let servers = Independent::start(3);
     let each: Vec<_> = servers.servers().iter().collect();
-    nothing_changes(
-        &format!("{}?layout=classic&prefix=app:", servers.url()),
-        &each,
-    )
-    .await;
+    let url = format!("{}?layout=classic&prefix=app:", servers.url());
+    nothing_changes(&url, &each).await;
 }
 
 #[tokio::test]
@@ -108,35 +104,25 @@ async fn at_a_cluster() {
 
 /// What the holder of a key waits for is found in a list of all keys.
 async fn is_shown(url: &str, warned: &[&str]) {
-    let holder = spawn_at(
-        url,
-        ["run", "k", "--", "sh", "-c", "echo held; exec sleep 60"],
-    );
-    holder.prints("held").await;
+    let script = "echo up; exec sleep 60";
+    let _holder = up_at(url, ("run k -- sh -c", script)).await;
     let seen = run_at(url, "show k").await;
     seen.has_code(Some(0));
     seen.has_shown("holds");
     for why in ["could not find"].iter().chain(warned) {
-        assert_eq!(
-            seen.stderr.contains(why),
-            !warned.is_empty(),
-            "{}",
-            seen.stderr
-        );
+        let is_said = seen.stderr.contains(why);
+        assert_eq!(is_said, !warned.is_empty(), "{why}: {seen}");
     }
     let seen = run_at(url, "show -q --exit-code k").await;
-    assert_eq!((seen.code(), &*seen.stderr), (Some(1), ""));
+    seen.has_been_quiet(Some(1));
 }
 
 #[tokio::test]
 async fn a_key_is_shown_also_where_others_cannot_be_listed() {
     let rights = "on >secret ~* &* +@all -scan";
     let server = RedisServer::builder().user("bob", rights).start();
-    is_shown(
-        &server.url_as("bob", "secret"),
-        &["cannot look at the locks", "scan"],
-    )
-    .await;
+    let url = server.url_as("bob", "secret");
+    is_shown(&url, &["cannot look at the locks", "scan"]).await;
     // A member that is stopped makes each page of the list late, and nobody waits there.
     let servers = Independent::start(3);
     run_at(&servers.url(), "init").await.has_code(Some(0));

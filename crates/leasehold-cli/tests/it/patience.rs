@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{events, run_at as run, spawn_at as spawn};
+use crate::common::{acquired, holder_at, run_at as run, spawn_at as spawn};
+use leasehold_testkit::deployment::Independent;
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Signal};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::server::RedisServer;
@@ -43,8 +45,7 @@ async fn an_outage_at_the_start_is_waited_through() {
 async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = spawn(&url, "hold --ttl 5m k");
-    holder.prints("").await;
+    let holder = holder_at(&url, "--ttl 5m k").await;
     let arguments = "run --json --ttl 1s -w 10m k -- echo ran";
     let waiter = spawn(&url, arguments);
     waiter.says("\"event\":\"waiting\"").await;
@@ -60,15 +61,10 @@ async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     holder.signal(Signal::TERM);
     let ended = waiter.finish().await;
     ended.has_printed(Some(0), "ran\n");
-    let acquired = events(&ended.stderr)
-        .into_iter()
-        .find(|event| event["event"] == "acquired")
-        .unwrap();
     // All of the waiting counts, the outage too.
-    assert!(
-        acquired["waited_ms"].as_u64().unwrap() > 5_000,
-        "{acquired}"
-    );
+    let acquired = acquired(&ended);
+    let waited = acquired["waited_ms"].as_u64().unwrap();
+    assert!(waited > 5_000, "{acquired}");
 }
 
 /// What answers the first `loading` connections as a server does that reads its data, and leads
@@ -121,12 +117,8 @@ async fn a_server_that_starts_is_waited_for() {
 async fn a_quarantine_is_waited_through() {
     let server = RedisServer::start();
     let one = format!("{}?restart=quarantine&max_ttl=2s", server.url());
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let ports: Vec<_> = servers
-        .iter()
-        .map(|server| server.address().to_string())
-        .collect();
-    let several = format!("redlock://{}/?max_ttl=2s", ports.join(","));
+    let servers = Independent::start(3);
+    let several = format!("{}?max_ttl=2s", servers.url());
     for (url, why) in [(one, "grants nothing for"), (several, "cannot vote for")] {
         let lock = "--ttl 2s k -- echo ran";
         let at_once = run(&url, format!("run -n {lock}")).await;
@@ -134,8 +126,7 @@ async fn a_quarantine_is_waited_through() {
         is_told(0, &at_once);
         let soon = run(&url, format!("run -w 300ms {lock}")).await;
         soon.has_printed(Some(69), "");
-        soon.has_said("gave up after ");
-        soon.has_said(why);
+        says(&soon.stderr, ["gave up after ", why]);
         let ended = run(&url, format!("run -w 10m {lock}")).await;
         ended.has_printed(Some(0), "ran\n");
         ended.has_said(why);
@@ -149,17 +140,9 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
         let ended = run(NOBODY, format!("{name} -w 1s {rest}")).await;
         ended.has_code(Some(69));
         is_told(1, &ended);
-        let last = ended
-            .stderr
-            .lines()
-            .rev()
-            .find(|line| !line.contains("hint: "));
-        let last = last.unwrap();
-        assert!(
-            last.contains("gave up after 1.") && last.contains("cannot connect to"),
-            "{}",
-            ended.stderr
-        );
+        let mut lines = ended.stderr.lines().rev();
+        let last = lines.find(|line| !line.contains("hint: ")).unwrap();
+        says(last, ["gave up after 1.", "cannot connect to"]);
         let at_once = run(NOBODY, format!("{name} -n {rest}")).await;
         at_once.has_code(Some(69));
         is_told(0, &at_once);
@@ -168,14 +151,12 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
     // In the middle of it, and shorter than what a request may take.
     let server = RedisServer::start();
     let url = server.url();
-    let holder = spawn(&url, "hold --ttl 5m k");
-    holder.prints("").await;
+    let _holder = holder_at(&url, "--ttl 5m k").await;
     let waiter = spawn(&url, "run -w 3s k -- true");
     waiter.says("waiting for k").await;
     server.stop();
     let ended = waiter.finish().await;
-    ended.has_code(Some(69));
-    ended.has_said("gave up after ");
+    ended.has_ended_saying(Some(69), "gave up after ");
     ended.has_not_said("is held");
     server.cont();
 }
@@ -277,9 +258,9 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     }
     for process in [leads, follower] {
         let ended = process.finish().await;
-        assert_eq!(ended.shown(), Some(143), "{}", ended.stderr);
+        assert_eq!(ended.shown(), Some(143), "{ended}");
     }
-    assert_eq!(observer.finish().await.code(), Some(0));
+    observer.finish().await.has_code(Some(0));
 }
 
 /// What stays is not asked for again without end.
@@ -293,19 +274,15 @@ async fn an_observer_ends_when_it_may_not_look() {
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
     let leads = spawn(&server.url(), "elect boss -- sleep 600");
     let ended = observer.finish().await;
-    ended.has_code(Some(69));
-    ended.has_said("may not do this");
-    leads.signal(Signal::TERM);
-    leads.finish().await;
+    ended.has_ended_saying(Some(69), "may not do this");
+    leads.ends_by(Signal::TERM).await;
 }
 
 #[tokio::test]
 async fn a_signal_ends_the_waiting_for_the_store() {
     let process = spawn(NOBODY, "run k -- true");
     process.says("; trying again").await;
-    process.signal(Signal::INT);
-    let ended = process.finish().await;
-    assert_eq!(ended.signal(), Some(Signal::INT), "{}", ended.stderr);
+    process.ends_by(Signal::INT).await.has_signal(Signal::INT);
 }
 
 #[tokio::test]
@@ -315,17 +292,15 @@ async fn a_candidate_keeps_trying_when_the_store_is_down_at_its_start() {
     let url = server.url();
     let observer = spawn(&url, "elect --observe k");
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
-    let arguments = ("elect k -- sh -c", script);
-    let candidate = spawn(&url, arguments);
+    let candidate = spawn(&url, ("elect k -- sh -c", script));
     candidate.says("; trying again").await;
     observer.says("; trying again").await;
     server.start_again();
     let term = candidate.prints("").await;
     observer.prints(&format!("term {term}")).await;
-    candidate.signal(Signal::TERM);
-    assert_eq!(candidate.finish().await.signal(), Some(Signal::TERM));
-    observer.signal(Signal::TERM);
-    assert_eq!(observer.wait().await.code(), Some(0));
+    let ended = candidate.ends_by(Signal::TERM).await;
+    ended.has_signal(Signal::TERM);
+    observer.ends_by(Signal::TERM).await.has_code(Some(0));
 }
 
 #[tokio::test]
@@ -336,21 +311,16 @@ async fn a_free_key_is_got_however_short_the_patience() {
     let url = proxy.through(&server.url());
     for wait in ["0s", "1ms", "30ms"] {
         let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout, &*ended.stderr),
-            (Some(0), "ran\n", ""),
-            "{wait}"
-        );
+        ended.has_printed(Some(0), "ran\n");
+        ended.has_been_quiet(Some(0));
     }
-    let holder = spawn(&server.url(), "hold k");
-    holder.prints("").await;
+    let holder = holder_at(&server.url(), "k").await;
     for wait in ["1ms", "150ms"] {
         let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
-        assert_eq!(ended.code(), Some(75), "{wait}: {}", ended.stderr);
-        let blamed = format!("pid {},", holder.pid());
-        let blamed = ended.stderr.contains(&blamed)
-            || ended.stderr.contains(&format!("pid {})", holder.pid()));
-        assert!(blamed, "{wait}: {}", ended.stderr);
+        ended.has_code(Some(75));
+        let of_holder = |end: &str| format!("pid {}{end}", holder.pid());
+        let blamed = [",", ")"].map(|end| ended.stderr.contains(&of_holder(end)));
+        assert!(blamed.contains(&true), "{ended}");
     }
 }
 
@@ -392,8 +362,7 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     server.start_again();
     process.finish().await.has_printed(Some(0), "ran\n");
     // Another who holds the lock is not waited for.
-    let holder = spawn(&url, "hold k");
-    holder.prints("").await;
+    let _holder = holder_at(&url, "k").await;
     assert_eq!(run(&url, &arguments).await.code(), Some(75));
 
     let candidate = "elect --retry-for 300ms k -- true";

@@ -1,8 +1,14 @@
 //! What only a server does: it goes silent, refuses, asks for passwords.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{Store, at, events, json_lines, run_at as run, spawn_at as spawn};
+use crate::common::{
+    Store, acquired, at, holder_at, json_lines, run_at as run, spawn_at as spawn, tls_options,
+    up_at,
+};
+use leasehold_testkit::deployment::Independent;
+use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{Postgres, sql_at};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
@@ -15,28 +21,23 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     let server = RedisServer::start();
     let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
     let arguments = ("run --ttl 20s --grace 10s k -- sh -c", script);
-    let holder = spawn(&server.url(), arguments);
-    holder.prints("up").await;
+    let holder = up_at(&server.url(), arguments).await;
     server.stop();
     let stopped = Instant::now();
     let said = holder.says("cannot renew k").await;
-    assert!(said.contains("no answer"), "{said}");
-    assert!(said.contains("stopping the command"), "{said}");
+    says(&said, ["no answer", "stopping the command"]);
     let told = stopped.elapsed();
     holder.prints("told").await;
     let ended = holder.finish().await;
     let killed = stopped.elapsed();
     server.cont();
-    ended.has_code(Some(79));
-    ended.has_said("killing the command");
+    ended.has_ended_saying(Some(79), "killing the command");
     // The last renewal was answered at most a third of the TTL before the server went silent.
     assert!(told > Duration::from_secs(3), "{told:?}");
     // Before the end of the lease, also on a busy machine.
     assert!(told < Duration::from_secs(17), "{told:?}");
-    assert!(
-        killed - told > Duration::from_secs(1),
-        "{told:?}, {killed:?}"
-    );
+    let grace = killed - told;
+    assert!(grace > Duration::from_secs(1), "{told:?}, {killed:?}");
 }
 
 /// A time limit counts for the store too, whether it is opened or was: not the time-outs of
@@ -44,8 +45,7 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
 #[tokio::test]
 async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
     let server = RedisServer::start();
-    let holder = spawn(&server.url(), "hold k");
-    holder.prints("").await;
+    let holder = holder_at(&server.url(), "k").await;
     let waits = at(&server.url(), "run -w 3s k -- true");
     let waits = Process::spawn(waits);
     waits.says("waiting for k").await;
@@ -56,17 +56,10 @@ async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
     let brief = begun.elapsed();
     assert!(brief < Duration::from_secs(4), "{brief:?}");
     let waited = waits.finish().await;
-    for (ended, limit) in [
-        (briefly, "time limit of 10 ms"),
-        (waited, "the time limit of the call"),
-    ] {
-        let said = ended.stderr;
-        assert_eq!(ended.status.code(), Some(69), "{said}");
-        assert!(said.contains(limit), "{said}");
-    }
+    briefly.has_ended_saying(Some(69), "time limit of 10 ms");
+    waited.has_ended_saying(Some(69), "the time limit of the call");
     server.cont();
-    holder.signal(Signal::TERM);
-    holder.wait().await;
+    holder.ends_by(Signal::TERM).await;
 }
 
 #[tokio::test]
@@ -85,8 +78,8 @@ async fn a_candidate_stands_again_after_a_silence() {
     server.cont();
     let second = candidate.prints("").await;
     assert!(second.parse::<u64>().unwrap() > first.parse().unwrap());
-    candidate.signal(Signal::TERM);
-    assert_eq!(candidate.finish().await.signal(), Some(Signal::TERM));
+    let ended = candidate.ends_by(Signal::TERM).await;
+    ended.has_signal(Signal::TERM);
 }
 
 #[tokio::test]
@@ -94,22 +87,17 @@ async fn a_server_that_forgets_ends_the_command() {
     let server = RedisServer::start();
     let script = "echo up; exec sleep 60";
     let arguments = ("run --ttl 1s k -- sh -c", script);
-    let holder = spawn(&server.url(), arguments);
-    holder.prints("up").await;
+    let holder = up_at(&server.url(), arguments).await;
     server.restart(Data::Lose);
     holder.finish().await.has_code(Some(79));
 }
 
 #[tokio::test]
 async fn what_was_lost_unnoticed_is_found_at_the_release() {
-    let server = RedisServer::start();
-    let store = Store::memory();
+    let store = Store::redis();
     let script = "echo up; until test -e go; do sleep 0.02; done";
-    let mut command = at(&server.url(), ("run k -- sh -c", script));
-    command.current_dir(store.path("."));
-    let holder = Process::spawn(command);
-    holder.prints("up").await;
-    server.command(&["FLUSHALL"]);
+    let holder = store.up(("run k -- sh -c", script)).await;
+    store.server().command(&["FLUSHALL"]);
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
     ended.has_code(Some(79));
@@ -118,18 +106,13 @@ async fn what_was_lost_unnoticed_is_found_at_the_release() {
 
 #[tokio::test]
 async fn a_server_that_is_gone_at_the_end_changes_no_status() {
-    let server = RedisServer::start();
-    let store = Store::memory();
+    let store = Store::redis();
     let script = "echo up; until test -e go; do sleep 0.02; done; exit 5";
-    let mut command = at(&server.url(), ("run k -- sh -c", script));
-    command.current_dir(store.path("."));
-    let holder = Process::spawn(command);
-    holder.prints("up").await;
-    server.kill();
+    let holder = store.up(("run k -- sh -c", script)).await;
+    store.server().kill();
     std::fs::write(store.path("go"), "").unwrap();
     let ended = holder.finish().await;
-    ended.has_code(Some(5));
-    ended.has_said("leasehold: warning: ");
+    ended.has_ended_saying(Some(5), "leasehold: warning: ");
 }
 
 #[tokio::test]
@@ -152,11 +135,11 @@ async fn a_password_from_anywhere_is_seen_nowhere() {
         (by_url, "URL"),
     ] {
         let ended = Process::run(command).await;
-        assert_eq!(ended.code(), Some(0), "{how}: {}", ended.stderr);
+        assert_eq!(ended.code(), Some(0), "{how}: {ended}");
         let lines: Vec<_> = ended.stdout.lines().collect();
-        assert!(lines[0].starts_with("redis://"), "{how}: {}", lines[0]);
+        assert!(lines[0].starts_with("redis://"), "{how}: {ended}");
         assert_eq!(lines[1], "0", "{how}");
-        assert!(!ended.stdout.contains("hunter2"), "{how}: {}", ended.stdout);
+        assert!(!ended.stdout.contains("hunter2"), "{how}: {ended}");
     }
 }
 
@@ -177,33 +160,22 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
         (&full.url(), "memory"),
     ] {
         let ended = run(url, "run -n k -- echo ran").await;
-        assert_eq!(
-            (ended.code(), &*ended.stdout),
-            (Some(69), ""),
-            "{what}: {}",
-            ended.stderr
-        );
-        assert!(ended.stderr.contains(what), "{what}: {}", ended.stderr);
-        assert!(
-            ended.stderr.lines().count() <= 2,
-            "{what}: {}",
-            ended.stderr
-        );
+        ended.has_printed(Some(69), "");
+        ended.has_said(what);
+        assert!(ended.stderr.lines().count() <= 2, "{ended}");
         ended.has_not_said("hunter");
     }
     // A key of another type in the way.
-    let held = spawn(&other.url(), "hold k");
-    held.prints("").await;
+    let held = holder_at(&other.url(), "k").await;
     let keys = other.query::<Vec<String>>(&["KEYS", "*lock:*"]);
     let key = keys.first().unwrap().clone();
-    held.signal(Signal::TERM);
-    held.wait().await;
+    held.ends_by(Signal::TERM).await;
     other.command(&["DEL", &key]);
     other.command(&["LPUSH", &key, "theirs"]);
     for arguments in ["run k -- true", "show k", "break -y k", "hold k"] {
         let ended = run(&other.url(), arguments).await;
         ended.has_code(Some(65));
-        assert!(ended.stderr.lines().count() <= 2, "{}", ended.stderr);
+        assert!(ended.stderr.lines().count() <= 2, "{ended}");
     }
     assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
 }
@@ -213,13 +185,7 @@ async fn tls_with_certificates_on_both_sides() {
     let server = RedisServer::builder()
         .tls(ClientCertificate::Required)
         .start();
-    let files = server.certificates();
-    let tls = format!(
-        "--tls-ca {} --tls-cert {} --tls-key {}",
-        files.authority.path.display(),
-        files.client_certificate.path.display(),
-        files.client_key.path.display()
-    );
+    let tls = tls_options(&server);
     let ended = run(&server.url(), format!("run {tls} k -- echo ran")).await;
     ended.has_printed(Some(0), "ran\n");
     let stranger = run(&server.url(), "run -n k -- echo ran").await;
@@ -234,17 +200,14 @@ async fn a_signal_ends_the_knocking_at_a_silent_server() {
     // Nothing is said while it knocks: wait until it listens to signals.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid())).unwrap();
-        let mask = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:\t"))
-            .unwrap();
-        u64::from_str_radix(mask.trim(), 16).unwrap() & 2 != 0
+        let mut lines = status.lines();
+        let mask = lines.find_map(|line| line.strip_prefix("SigCgt:\t"));
+        u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & 2 != 0
     };
     while !caught() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    process.signal(Signal::INT);
-    let ended = process.finish().await;
+    let ended = process.ends_by(Signal::INT).await;
     server.cont();
     assert_eq!(ended.signal(), Some(Signal::INT), "{}", ended.stderr);
 }
@@ -256,8 +219,7 @@ async fn a_server_that_may_evict_locks_is_warned_of() {
         .config("maxmemory-policy", "allkeys-lru")
         .start();
     let ended = run(&evicting.url(), "run k -- true").await;
-    ended.has_code(Some(0));
-    ended.has_said("noeviction");
+    ended.has_ended_saying(Some(0), "noeviction");
     let unbounded = RedisServer::start();
     let ended = run(&unbounded.url(), "run k -- true").await;
     assert_eq!(ended.stderr, "");
@@ -292,24 +254,18 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
     let ended = run(&url, "run k -- echo ran").await;
     old.abort();
     ended.has_printed(Some(69), "");
-    ended.has_said("6.0.16");
-    ended.has_said("6.2");
+    says(&ended.stderr, ["6.0.16", "6.2"]);
 }
 
 #[tokio::test]
 async fn new_servers_are_marked_once() {
-    let servers: Vec<_> = (0..3).map(|_| RedisServer::start()).collect();
-    let ports: Vec<_> = servers
-        .iter()
-        .map(|s| format!("127.0.0.1:{}", s.port()))
-        .collect();
-    let url = format!("redlock://{}/?max_ttl=40s", ports.join(","));
+    let servers = Independent::start(3);
+    let url = format!("{}?max_ttl=40s", servers.url());
     let refused = run(&url, "run -n k -- true").await;
-    refused.has_code(Some(69));
-    refused.has_said("leasehold init");
-    servers
-        .iter()
-        .for_each(|server| drop(server.command(&["FLUSHALL"])));
+    refused.has_ended_saying(Some(69), "leasehold init");
+    for server in servers.servers() {
+        server.command(&["FLUSHALL"]);
+    }
     let marked = run(&url, "init").await;
     marked.has_code(Some(0));
     let said = |stderr: &str, words: &str| {
@@ -323,17 +279,13 @@ async fn new_servers_are_marked_once() {
     // Another set: its members wait for the end of a quarantine.
     let moved = run(&format!("{url}&set=other"), "init --json").await;
     moved.has_code(Some(0));
-    said(
-        &moved.stdout,
-        "\"outcome\":\"moved\",\"quarantine_ms\":80000",
-    );
+    let outcome = "\"outcome\":\"moved\",\"quarantine_ms\":80000";
+    said(&moved.stdout, outcome);
     // Nothing was marked: that is no success.
     let late = run(&format!("{url}&set=other"), "init").await;
     late.has_code(Some(69));
-    said(
-        &late.stderr,
-        " was not marked: it is not new, and votes in ",
-    );
+    let why = " was not marked: it is not new, and votes in ";
+    said(&late.stderr, why);
 }
 
 #[tokio::test]
@@ -344,17 +296,12 @@ async fn an_acknowledged_lock_says_who_has_it() {
     let url = format!("{}?acknowledge=1", server.url());
     let ended = run(&url, "run --json k -- true").await;
     ended.has_code(Some(0));
-    let acquired = events(&ended.stderr)
-        .into_iter()
-        .find(|event| event["event"] == "acquired")
-        .unwrap();
     let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
-    assert_eq!(acquired["acknowledged"], wanted);
+    assert_eq!(acquired(&ended)["acknowledged"], wanted);
     for wait in ["-n", "-w 3s"] {
         replica.stop();
         let ended = run(&url, format!("run {wait} --json k -- true")).await;
-        ended.has_code(Some(69));
-        ended.has_said("0 of 1 replica");
+        ended.has_ended_saying(Some(69), "0 of 1 replica");
         // The server has the claim, and nobody is left who would release it.
         replica.cont();
         run(&url, "run -n k -- true").await.has_code(Some(0));
@@ -366,41 +313,35 @@ async fn one_server_is_marked_and_stays_closed_after_it_has_forgotten() {
     let server = RedisServer::start();
     let url = format!("{}?restart=quarantine&max_ttl=40s", server.url());
     let trusted = run(&server.url(), "init").await;
-    trusted.has_code(Some(64));
-    trusted.has_said("restart=quarantine");
+    trusted.has_ended_saying(Some(64), "restart=quarantine");
     let marked = run(&url, "init").await;
     marked.has_code(Some(0));
     assert!(marked.stderr.ends_with(" grants\n"), "{}", marked.stderr);
     run(&url, "run k -- true").await.has_code(Some(0));
     server.command(&["FLUSHALL"]);
     let refused = run(&url, "run -n k -- true").await;
-    refused.has_code(Some(69));
-    refused.has_said("grants nothing for");
+    refused.has_ended_saying(Some(69), "grants nothing for");
     let late = run(&url, "init --json").await;
     late.has_code(Some(69));
     late.has_shown("\"quarantine_ms\":7");
     let usual = format!("{}?restart=quarantine", server.url());
     let other = run(&usual, "run k -- true").await;
-    other.has_code(Some(69));
-    other.has_said("other settings");
+    other.has_ended_saying(Some(69), "other settings");
 }
 
 #[tokio::test]
 async fn ls_names_what_it_passes_over() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = spawn(&url, "hold held");
-    holder.prints("").await;
+    let _holder = holder_at(&url, "held").await;
     server.command(&["RPUSH", "leasehold:lock:other\u{202e}s", "x"]);
     for json in ["ls", "ls --json"] {
         let listed = run(&url, json).await;
         listed.has_code(Some(0));
         listed.has_shown("held");
-        assert_eq!(
-            listed.stderr,
-            "leasehold: warning: skipped other\\u{202e}s: the key contains a list that is \
-             not leasehold's; nothing was changed\n"
-        );
+        let warning = "leasehold: warning: skipped other\\u{202e}s: the key contains a list that \
+                       is not leasehold's; nothing was changed\n";
+        assert_eq!(listed.stderr, warning);
     }
 }
 
@@ -409,8 +350,7 @@ async fn ls_names_what_it_passes_over() {
 async fn ls_prints_thousands_of_keys() {
     let server = RedisServer::start();
     let url = server.url();
-    let holder = spawn(&url, "hold held");
-    holder.prints("").await;
+    let _holder = holder_at(&url, "held").await;
     let copy = "local record = redis.call('GET', KEYS[1]) \
                 for i = 1, 2500 do redis.call('SET', 'leasehold:lock:copy/' .. i, record) end";
     server.command(&["EVAL", copy, "1", "leasehold:lock:held"]);
@@ -419,11 +359,9 @@ async fn ls_prints_thousands_of_keys() {
     let headings = table.lines().filter(|line| line.starts_with("KEY "));
     assert_eq!(headings.count(), 1);
     let json = run(&url, "ls --json copy/*").await.stdout;
-    let keys: std::collections::BTreeSet<_> = json_lines(&json)
-        .iter()
-        .map(|key| key["key"].to_string())
-        .collect();
-    assert_eq!((json.lines().count(), keys.len()), (2500, 2500));
+    let locks = json_lines(&json);
+    let keys: BTreeSet<_> = locks.iter().map(|it| it["key"].to_string()).collect();
+    assert_eq!((locks.len(), keys.len()), (2500, 2500));
 }
 
 /// Beside what the bare server does, of which it leaves nothing there.
@@ -432,7 +370,7 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     let bench = async |url: &str, shown: &str, bare: &[&str]| {
         let ended = run(url, "bench --time 1ms --rounds 1").await;
         ended.has_code(Some(0));
-        assert!(ended.stdout.starts_with(shown), "{}", ended.stdout);
+        assert!(ended.stdout.starts_with(shown), "{ended}");
         ended.has_shown(", medians of 1 rounds");
         let rows = ended.stdout.lines().filter_map(|row| row.split_once("  "));
         let rows = rows.filter(|(_, row)| row.trim_start().starts_with("64 "));
@@ -444,10 +382,8 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     let (url, trip) = (redis.url(), "one round trip");
     let rows = [trip, "SET NX, delete", "fenced minimum"];
     bench(&url, &url, &rows).await.has_shown("OF FENCED");
-    assert_eq!(
-        redis.query::<u64>(&["EXISTS", "leasehold:bench:pair-0:token"]),
-        0
-    );
+    let left = redis.query::<u64>(&["EXISTS", "leasehold:bench:pair-0:token"]);
+    assert_eq!(left, 0);
 
     let postgres = Postgres::start();
     run(&postgres.url(), "init").await.has_code(Some(0));
@@ -467,22 +403,19 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     let interrupted = spawn(&postgres.url(), "bench --time 60s");
     let begun = Instant::now();
     while tables() == "0" {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "no table is made"
-        );
+        let in_time = begun.elapsed() < Duration::from_secs(30);
+        assert!(in_time, "no table is made");
     }
-    interrupted.signal(Signal::INT);
-    assert_eq!(interrupted.finish().await.signal(), Some(Signal::INT));
+    let ended = interrupted.ends_by(Signal::INT).await;
+    ended.has_signal(Signal::INT);
     assert_eq!(tables(), "0", "an interrupt leaves nothing");
     postgres.sql("create role app login; grant usage on schema leasehold to app");
     postgres.sql(
         "grant select, insert, update, delete on leasehold.keys to app; \
          grant select on leasehold.about to app; grant usage on sequence leasehold.records to app",
     );
-    let as_app = postgres
-        .url()
-        .replace("postgres://postgres@", "postgres://app@");
+    let url = postgres.url();
+    let as_app = url.replace("postgres://postgres@", "postgres://app@");
     let ended = bench(&as_app, "postgres://app@", &[]).await;
     ended.has_said("warning: only locks are measured: PostgreSQL: permission denied");
 
@@ -490,10 +423,8 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     let rows = [trip, "setData, own nodes", "setData, one node"];
     let ended = bench(&zookeeper.url, "zookeeper://", &rows).await;
     ended.has_shown("OF TWO WRITES");
-    assert!(
-        !ended.stdout.contains("SCRIPTS"),
-        "no column without a figure"
-    );
+    // No column without a figure.
+    assert!(!ended.stdout.contains("SCRIPTS"), "{ended}");
 }
 
 /// Whatever ends it.

@@ -51,43 +51,25 @@ async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &St
     assert!(said.ends_with("; killing the command"), "{said}");
     a.says("candidate for k again in 1.0 s").await;
     a.says("waiting for k (position 1)").await;
-    b.signal(Signal::TERM);
-    assert_eq!(b.finish().await.signal(), Some(Signal::TERM));
+    b.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
     let third = leads(&a).await;
     assert!(third > second);
     observer.prints(&format!("\"term\":{third}")).await;
-    a.signal(Signal::TERM);
-    let ended = a.finish().await;
-    assert_eq!(ended.signal(), Some(Signal::TERM), "{}", ended.stderr);
+    a.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
 
-    observer.signal(Signal::TERM);
-    let seen = observer.finish().await;
+    let seen = observer.ends_by(Signal::TERM).await;
     seen.has_code(Some(0));
-    let seen: Vec<_> = json_lines(&seen.stdout)
-        .into_iter()
-        .filter(|seen| seen["term"].is_u64())
-        .map(|seen| (seen["term"].as_u64().unwrap(), seen["note"].clone()))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (first, json!("a")),
-            (second, json!("b")),
-            (third, json!("a"))
-        ]
-    );
+    let seen = json_lines(&seen.stdout).into_iter();
+    let leaders = seen.filter_map(|seen| Some((seen["term"].as_u64()?, seen["note"].clone())));
+    let expected = [(first, "a"), (second, "b"), (third, "a")];
+    let expected = expected.map(|(term, note)| (term, json!(note)));
+    assert_eq!(leaders.collect::<Vec<_>>(), expected);
     let log = fs::read_to_string(store.path("log")).unwrap();
-    let terms: Vec<u64> = log
-        .lines()
-        .map(|line| line.split(' ').next().unwrap().parse().unwrap())
-        .collect();
+    let term = |line: &str| line.split(' ').next().unwrap().parse().unwrap();
+    let mut terms: Vec<u64> = log.lines().map(term).collect();
     assert!(terms.is_sorted(), "{log}");
-    assert!(
-        terms
-            .iter()
-            .all(|term| [first, second, third].contains(term)),
-        "{log}"
-    );
+    terms.retain(|term| ![first, second, third].contains(term));
+    assert!(terms.is_empty(), "{log}");
 }
 
 async fn a_command_that_ends_makes_room_for_another(store: &Store) {
@@ -102,8 +84,7 @@ async fn a_command_that_ends_makes_room_for_another(store: &Store) {
     two.prints("up").await;
     assert!(leads(&two).await > first);
     one.says("waiting for k (position 1)").await;
-    one.signal(Signal::INT);
-    assert_eq!(one.finish().await.signal(), Some(Signal::INT));
+    one.ends_by(Signal::INT).await.has_signal(Signal::INT);
 }
 
 async fn once_ends_with_the_commands_status(store: &Store) {
@@ -113,23 +94,20 @@ async fn once_ends_with_the_commands_status(store: &Store) {
     let words: Vec<_> = ended.stdout.split_whitespace().collect();
     assert_eq!((words[0], words[1]), ("k", words[2]));
     let missing = store.run("elect k -- no-such-command").await;
-    assert_eq!(missing.code(), Some(127));
+    missing.has_code(Some(127));
     assert_eq!(store.show("k").await["holders"], json!([]));
 }
 
 async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
         while :; do sleep 0.02; done";
-    let leader = store.spawn(("elect k -- sh -c", script));
-    leader.prints("up").await;
+    let leader = store.up(("elect k -- sh -c", script)).await;
     let waits = store.spawn("elect k -- true");
     waits.says("waiting for k (position 1)").await;
-    waits.signal(Signal::TERM);
-    assert_eq!(waits.finish().await.signal(), Some(Signal::TERM));
+    waits.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
     leader.signal(Signal::HUP);
     leader.prints("again").await;
-    leader.signal(Signal::TERM);
-    let ended = leader.finish().await;
+    let ended = leader.ends_by(Signal::TERM).await;
     ended.has_printed(Some(5), "up\nagain\ntold\n");
     assert_eq!(store.show("k").await["holders"], json!([]));
 }
@@ -138,33 +116,23 @@ async fn those_who_observe_are_told_each_change(store: &Store) {
     let observer = store.spawn("elect --observe k");
     observer.prints("nobody leads").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
-    let leader = store.spawn((
-        "elect --once --label blue --note '10.0.0.7:80\nx' k -- sh -c",
-        script,
-    ));
+    let elect = "elect --once --label blue --note '10.0.0.7:80\nx' k -- sh -c";
+    let leader = store.spawn((elect, script));
     let term = leads(&leader).await;
     let said = observer.prints("term ").await;
     let who = format!("(pid {}, label blue) since 2", leader.pid());
-    assert!(
-        said.starts_with(&format!(r"term {term}, 10.0.0.7:80\nx, ")),
-        "{said}"
-    );
+    let begins = format!(r"term {term}, 10.0.0.7:80\nx, ");
+    assert!(said.starts_with(&begins), "{said}");
     assert!(said.contains(&who), "{said}");
-    assert_eq!(
-        store.show("k").await["holders"][0]["note"],
-        "10.0.0.7:80\nx"
-    );
+    let holder = &store.show("k").await["holders"][0];
+    assert_eq!(holder["note"], "10.0.0.7:80\nx");
     let late = store.spawn("elect --observe --json k");
     let now: Value = serde_json::from_str(&late.prints("").await).unwrap();
-    assert_eq!(
-        (&now["term"], &now["owner"]["label"]),
-        (&json!(term), &json!("blue"))
-    );
+    assert_eq!(now["term"], term);
+    assert_eq!(now["owner"]["label"], "blue");
     fs::write(store.path("go"), "").unwrap();
     late.prints("null").await;
     for observer in [observer, late] {
-        observer.signal(Signal::INT);
-        let ended = observer.finish().await;
-        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+        observer.ends_by(Signal::INT).await.has_been_quiet(Some(0));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{Store, events, includes, on_each_store};
 use leasehold_testkit::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 on_each_store!(
     started_everywhere_at_once_it_runs_once,
@@ -36,75 +36,57 @@ async fn started_everywhere_at_once_it_runs_once(store: &Store) {
     }
     assert_eq!((ran, skipped), (1, 7));
 
-    let after = store.run(&job).await.stderr;
     let failed = " and failed (exit status 3); it can run again in ";
-    assert!(after.contains(failed), "{after}");
+    store.run(&job).await.has_said(failed);
 
     let quiet = format!("{RUN} -q -E 9 -- true");
-    let again = store.run(&quiet).await;
-    assert_eq!((again.code(), &*again.stderr), (Some(9), ""));
+    store.run(&quiet).await.has_been_quiet(Some(9));
     let told = format!("{RUN} --json -- true");
-    let told = events(&store.run(&told).await.stderr);
-    includes(&told[0], json!({"event": "skipped", "running": false}));
-    assert!(
-        told[0]["again_in_ms"].as_u64().unwrap() <= 9_000,
-        "{told:?}"
-    );
+    let told = &events(&store.run(&told).await.stderr)[0];
+    includes(told, json!({"event": "skipped", "running": false}));
+    assert!(told["again_in_ms"].as_u64().unwrap() <= 9_000, "{told}");
 
-    store
-        .until("k", |shown| shown["holders"] == json!([]))
-        .await;
-    assert_eq!(store.run(&job).await.code(), Some(3));
+    store.until_free("k").await;
+    store.run(&job).await.has_code(Some(3));
     assert_eq!(fs::read_to_string(store.path("log")).unwrap(), "ran\nran\n");
 }
 
 async fn a_job_that_succeeded_is_not_shown_as_failed(store: &Store) {
     let job = format!("{RUN} -- true");
-    assert_eq!(store.run(&job).await.code(), Some(0));
-    let skipped = store.run(&job).await.stderr;
-    assert!(skipped.contains("skipped: k ran on "), "{skipped}");
-    assert!(!skipped.contains("failed"), "{skipped}");
+    store.run(&job).await.has_code(Some(0));
+    let skipped = store.run(&job).await;
+    skipped.has_said("skipped: k ran on ");
+    skipped.has_not_said("failed");
 }
 
 async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
     let script = "echo up; exec sleep 60";
     let job = (format!("{RUN} --ttl 3s -- sh -c"), script);
-    let first = store.spawn(&job);
-    first.prints("up").await;
+    let first = store.up(&job).await;
     let meanwhile = store.run(&job).await;
-    assert_eq!(meanwhile.code(), Some(0));
-    meanwhile.has_said("k has been running on ");
-    first.signal(Signal::KILL);
-    first.finish().await;
+    meanwhile.has_ended_saying(Some(0), "k has been running on ");
+    first.ends_by(Signal::KILL).await;
     let again = store.run(&job).await;
     again.has_printed(Some(0), "");
     again.has_said_first("leasehold: skipped: k ");
-    store
-        .until("k", |shown| shown["holders"] == json!([]))
-        .await;
-    let after = store.spawn(&job);
-    after.prints("up").await;
+    store.until_free("k").await;
+    store.up(&job).await;
 }
 
 async fn a_crashed_job_is_not_shown_as_running(store: &Store) {
     let script = "echo up; exec sleep 60";
     let job = ("run --every 1m --ttl 1s k -- sh -c", script);
-    let first = store.spawn(job);
-    first.prints("up").await;
-    first.signal(Signal::KILL);
-    first.finish().await;
+    let first = store.up(job).await;
+    first.ends_by(Signal::KILL).await;
     // A server knows it when the lease has not been renewed.
-    store
-        .until("k", |shown| shown["holders"][0]["kept_until"].is_string())
-        .await;
-    let table = store.run("show k").await.stdout;
-    assert!(table.contains("\ntaken until 2"), "{table}");
-    let table = store.run("ls").await.stdout;
-    assert!(table.contains(" (finished)"), "{table}");
-    let busy = store.run("run -n k -- true").await.stderr;
-    assert!(busy.starts_with("leasehold: k is taken until "), "{busy}");
-    assert!(busy.contains("Z (minimum hold; pid "), "{busy}");
-    assert!(busy.ends_with(" has finished)\n"), "{busy}");
+    let is_kept = |shown: &Value| shown["holders"][0]["kept_until"].is_string();
+    store.until("k", is_kept).await;
+    store.run("show k").await.has_shown("\ntaken until 2");
+    store.run("ls").await.has_shown(" (finished)");
+    let busy = store.run("run -n k -- true").await;
+    busy.has_said_first("leasehold: k is taken until ");
+    busy.has_said("Z (minimum hold; pid ");
+    assert!(busy.stderr.ends_with(" has finished)\n"), "{busy}");
     let again = store.run(&job).await;
     again.has_said_first("leasehold: skipped: k ran on ");
     let told = store.run(format!("{RUN} --ttl 3s --json -- true")).await;

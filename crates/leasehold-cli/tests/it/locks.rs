@@ -3,7 +3,7 @@
 use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use crate::common::{Store, events, includes, json_lines, on_each_store};
+use crate::common::{Store, events, includes, json_lines, names, on_each_store, pairs};
 use leasehold::core::Token;
 use leasehold::fence::Gate;
 use leasehold_testkit::process::Signal;
@@ -39,27 +39,23 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
         ("-n -E 0", 0),
         ("-w 50ms -E 11", 11),
     ] {
-        let ended = store
-            .run(format!("run {arguments} orders/42 -- echo ran"))
-            .await;
-        ended.has_code(Some(status));
-        assert_eq!(ended.stdout, "");
+        let run = format!("run {arguments} orders/42 -- echo ran");
+        let ended = store.run(run).await;
+        ended.has_printed(Some(status), "");
         let who = format!("(pid {}, label deploy) for ", holder.pid());
         ended.has_said("orders/42 is held by ");
         ended.has_said(&who);
         ended.has_said(" unless renewed");
     }
     let quiet = store.run("run -q -n orders/42 -- true").await;
-    assert_eq!((quiet.code(), &*quiet.stderr), (Some(75), ""));
+    quiet.has_been_quiet(Some(75));
 
     let ended = store.run("run -n --json orders/42 -- true").await;
     let events = events(&ended.stderr);
     assert_eq!(events[0]["event"], "conflict");
     assert_eq!(events[0]["holders"][0]["owner"]["pid"], holder.pid());
-    assert_eq!(
-        events[1],
-        json!({"event": "exit", "status": 75, "signal": null})
-    );
+    let exit = json!({"event": "exit", "status": 75, "signal": null});
+    assert_eq!(events[1], exit);
     // Nobody who gave up is left in the queue.
     assert_eq!(store.show("orders/42").await["waiters"], json!([]));
 }
@@ -67,12 +63,10 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
 async fn the_one_who_waits_is_told_twice(store: &Store) {
     let (holder, first) = store.holder("k").await;
     let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
-    let said = waiter
-        .says("leasehold: waiting for k (position 1), held by ")
-        .await;
+    let waits = "leasehold: waiting for k (position 1), held by ";
+    let said = waiter.says(waits).await;
     assert!(said.contains(&format!("(pid {})", holder.pid())), "{said}");
-    holder.signal(Signal::TERM);
-    assert_eq!(holder.wait().await.code(), Some(0));
+    holder.ends_by(Signal::TERM).await.has_code(Some(0));
     waiter.says("leasehold: acquired k after ").await;
     let ended = waiter.finish().await;
     assert_eq!(ended.code(), Some(0));
@@ -86,8 +80,7 @@ async fn a_wait_may_end_in_time_or_not(store: &Store) {
     let late = store.run("run -w 100ms k -- echo ran").await;
     late.has_printed(Some(75), "");
     late.has_said("gave up after ");
-    let timely = store.spawn("run -w 1m k -- echo ran");
-    timely.says("waiting").await;
+    let timely = store.waiter("k", "run -w 1m k -- echo ran").await;
     holder.signal(Signal::INT);
     timely.finish().await.has_printed(Some(0), "ran\n");
 }
@@ -95,17 +88,13 @@ async fn a_wait_may_end_in_time_or_not(store: &Store) {
 async fn ctrl_c_leaves_the_queue_at_once(store: &Store) {
     let (_holder, _) = store.holder("k").await;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let waiter = store.spawn("run k -- echo ran");
-        waiter.says("waiting").await;
+        let waiter = store.waiter("k", "run k -- echo ran").await;
         let sent = Instant::now();
-        waiter.signal(signal);
-        let ended = waiter.finish().await;
-        assert!(
-            sent.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            sent.elapsed()
-        );
-        assert_eq!((ended.signal(), &*ended.stdout), (Some(signal), ""));
+        let ended = waiter.ends_by(signal).await;
+        let took = sent.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        ended.has_signal(signal);
+        assert_eq!(ended.stdout, "");
         assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
         assert_eq!(store.show("k").await["waiters"], json!([]));
     }
@@ -121,51 +110,29 @@ async fn waiters_are_served_in_order_of_arrival(store: &Store) {
         waiter.says(&format!("position {number}")).await;
         waiters.push(waiter);
     }
-    let shown = store.show("k").await;
-    let pids = |list: &Value| -> Vec<u64> {
-        let list = list.as_array().unwrap().iter();
-        list.map(|claim| claim["owner"]["pid"].as_u64().unwrap())
-            .collect()
-    };
-    let expected: Vec<_> = waiters
-        .iter()
-        .map(|waiter| u64::from(waiter.pid()))
-        .collect();
-    assert_eq!(pids(&shown["waiters"]), expected);
+    let pids = waiters.iter().map(|waiter| u64::from(waiter.pid()));
+    assert_eq!(store.waiting("k").await, pids.collect::<Vec<_>>());
     holder.signal(Signal::TERM);
     for waiter in waiters {
         assert_eq!(waiter.wait().await.code(), Some(0));
     }
-    let order = std::fs::read_to_string(order).unwrap();
-    let order: Vec<Vec<u64>> = order
-        .lines()
-        .map(|line| {
-            line.split(' ')
-                .map(|number| number.parse().unwrap())
-                .collect()
-        })
-        .collect();
-    let numbers: Vec<_> = order.iter().map(|line| line[0]).collect();
+    let order = pairs(&order);
+    let numbers: Vec<_> = order.iter().map(|line| line.0).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
-    assert!(order.is_sorted_by(|a, b| a[1] < b[1]), "{order:?}");
+    assert!(order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
 }
 
 async fn a_killed_holder_frees_the_lock(store: &Store) {
     let run = "run --ttl 1s k -- sh -c 'echo up; exec sleep 60'";
-    let holder = store.spawn(run);
-    holder.prints("up").await;
-    let waiter = store.spawn("run k -- echo ran");
-    waiter.says("waiting").await;
+    let holder = store.up(run).await;
+    let waiter = store.waiter("k", "run k -- echo ran").await;
     let killed = Instant::now();
     holder.signal(Signal::KILL);
     // Its output ends with its child.
     holder.finish().await;
     waiter.finish().await.has_printed(Some(0), "ran\n");
-    assert!(
-        killed.elapsed() < Duration::from_secs(25),
-        "{:?}",
-        killed.elapsed()
-    );
+    let took = killed.elapsed();
+    assert!(took < Duration::from_secs(25), "{took:?}");
 }
 
 async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
@@ -179,31 +146,27 @@ async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
     second.has_code(Some(0));
     holder.signal(Signal::CONT);
     let ended = holder.finish().await;
-    ended.has_code(Some(79));
-    ended.has_said("leasehold: lost k: ");
+    ended.has_ended_saying(Some(79), "leasehold: lost k: ");
     let token = |line: &str| line.trim()["token ".len()..].parse::<u64>().unwrap();
     assert!(token(&first) < token(&second.stdout));
 }
 
 async fn a_broken_lock_ends_its_command(store: &Store) {
     let script = "trap 'echo told; exit 0' TERM; echo up; sleep 60 > /dev/null & wait";
-    let holder = store.spawn(("run k -- sh -c", script));
-    holder.prints("up").await;
+    let holder = store.up(("run k -- sh -c", script)).await;
+    // Nobody can be asked.
     let unasked = store.run("break k").await;
-    assert_eq!(unasked.code(), Some(64), "nobody can be asked");
-    unasked.has_said("hint: use --yes");
+    unasked.has_ended_saying(Some(64), "hint: use --yes");
     let broken = store.run("break --yes --json k").await;
     broken.has_code(Some(0));
-    let done: Value = serde_json::from_str(&broken.stdout).unwrap();
-    assert_eq!((&done["key"], &done["holders"]), (&json!("k"), &json!(1)));
+    let done = broken.json();
+    includes(&done, json!({"key": "k", "holders": 1}));
     let ended = holder.finish().await;
     ended.has_printed(Some(79), "up\ntold\n");
     // A holder that has only just begun does not listen yet: then it finds its claim gone.
     ended.has_said_first("leasehold: lost k: ");
-    let token = store
-        .run(&("run k -- sh -c", "echo $LEASEHOLD_TOKEN"))
-        .await
-        .stdout;
+    let next = ("run k -- sh -c", "echo $LEASEHOLD_TOKEN");
+    let token = store.run(next).await.stdout;
     assert!(token.trim().parse::<u64>().unwrap() > done["token"].as_u64().unwrap());
 }
 
@@ -225,20 +188,16 @@ async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
     assert!(shown.starts_with("never-used: free"), "{shown}");
     assert!(!shown.contains("token"), "{shown}");
     let pattern = store.run("break --yes k*").await;
-    assert_eq!(pattern.code(), Some(64));
     let said = "nobody holds k*: break takes a key, not a pattern";
-    pattern.has_said(said);
-    let broken = store
-        .run(&("break --yes k --token", &*token.to_string()))
-        .await;
+    pattern.has_ended_saying(Some(64), said);
+    let broken = store.run(format!("break --yes k --token {token}")).await;
     broken.has_code(Some(0));
-    assert_eq!(holder.finish().await.code(), Some(79));
+    holder.finish().await.has_code(Some(79));
 }
 
 async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &Store) {
     let (holder, stale) = store.holder("k").await;
-    let waiter = store.spawn("hold k");
-    waiter.says("waiting for k").await;
+    let waiter = store.waiter("k", "hold k").await;
     let broken = store.run("break --yes k").await;
     let (_, told) = broken.stderr.split_once("tokens up to ").expect("a token");
     let (told, _) = told.split_once(" are void").expect("a sentence");
@@ -246,14 +205,12 @@ async fn a_resource_that_is_told_of_a_break_refuses_the_former_holder(store: &St
     resource.admit(Token::from(stale)).unwrap_err();
     let next: u64 = waiter.prints("").await.parse().unwrap();
     resource.admit(Token::from(next)).unwrap();
-    assert_eq!(holder.finish().await.code(), Some(79));
+    holder.finish().await.has_code(Some(79));
 }
 
 async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
-    let (key, label) = (
-        "k\u{202e}/\u{200b}1",
-        "a\u{202e}b\u{2028}\u{1b}[2Jc\nforged",
-    );
+    let key = "k\u{202e}/\u{200b}1";
+    let label = "a\u{202e}b\u{2028}\u{1b}[2Jc\nforged";
     let (_holder, token) = store.holder(&["--label", label, key]).await;
     let obeyed = |c: char| c != '\n' && (c.is_control() || "\u{202e}\u{200b}\u{2028}".contains(c));
     for (arguments, lines) in [
@@ -271,16 +228,13 @@ async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
     }
     // To programs it is what it is.
     let shown = store.show(key).await;
-    assert_eq!(
-        (&shown["key"], &shown["holders"][0]["token"]),
-        (&json!(key), &json!(token))
-    );
+    assert_eq!(shown["key"], key);
+    assert_eq!(shown["holders"][0]["token"], token);
 }
 
 async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
     let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
-    let holder = store.spawn(("run k -- sh -c", script));
-    holder.prints("up").await;
+    let holder = store.up(("run k -- sh -c", script)).await;
     store.run("break --yes k").await;
     // The output ends when the sleeper has gone, which does not hear SIGTERM.
     holder.finish().await.has_code(Some(79));
@@ -289,8 +243,7 @@ async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
 async fn a_broken_lock_may_be_ignored(store: &Store) {
     let script = "echo up; until test -e go; do sleep 0.02; done; echo done";
     let run = ("run --on-lost ignore k -- sh -c", script);
-    let holder = store.spawn(run);
-    holder.prints("up").await;
+    let holder = store.up(run).await;
     store.run("break --yes k").await;
     holder.says("the command continues without the lock").await;
     std::fs::write(store.path("go"), "").unwrap();
@@ -300,26 +253,21 @@ async fn a_broken_lock_may_be_ignored(store: &Store) {
 async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
     let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
     let run = ("run --grace 300ms k -- sh -c", script);
-    let holder = store.spawn(run);
-    holder.prints("up").await;
+    let holder = store.up(run).await;
     store.run("break --yes k").await;
     holder.says("stopping the command").await;
     let told = Instant::now();
     holder.says("killing the command").await;
-    assert!(
-        told.elapsed() > Duration::from_millis(200),
-        "{:?}",
-        told.elapsed()
-    );
-    assert_eq!(holder.finish().await.code(), Some(79));
+    let grace = told.elapsed();
+    assert!(grace > Duration::from_millis(200), "{grace:?}");
+    holder.finish().await.has_code(Some(79));
 }
 
 async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
     let (holder, token) = store.holder("k").await;
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
     store.run("hold -n k").await.has_printed(Some(75), "");
-    holder.signal(Signal::INT);
-    assert_eq!(holder.wait().await.code(), Some(0));
+    holder.ends_by(Signal::INT).await.has_code(Some(0));
     assert_eq!(store.show("k").await["holders"], json!([]));
 
     let holder = store.spawn("hold --json k");
@@ -337,31 +285,24 @@ async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
 
 async fn show_and_ls_have_their_shape(store: &Store) {
     let empty = store.run("ls").await;
-    assert_eq!(
-        (empty.code(), &*empty.stdout, &*empty.stderr),
-        (Some(0), "", "")
-    );
+    empty.has_printed(Some(0), "");
+    empty.has_been_quiet(Some(0));
     let free = store.show("a/1").await;
     includes(&free, json!({"key": "a/1", "kind": "lock"}));
     includes(&free, json!({"holders": [], "waiters": []}));
 
     let (holder, token) = store.holder("a/1 --label first").await;
     let (_other, _) = store.holder("b/1").await;
-    let waiter = store.spawn("run a/1 -- true");
-    waiter.says("waiting").await;
+    let waiter = store.waiter("a/1", "run a/1 -- true").await;
     let shown = store.show("a/1").await;
     let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     let (held, waits) = (&shown["holders"][0], &shown["waiters"][0]);
     assert!(time(&shown["at"]) >= time(&held["since"]));
     assert!(time(&waits["since"]) >= time(&held["since"]));
-    assert!(
-        (20_000..=30_000).contains(&held["expires_in_ms"].as_u64().unwrap()),
-        "{shown}"
-    );
-    assert!(
-        (6_000..=10_000).contains(&waits["expires_in_ms"].as_u64().unwrap()),
-        "{shown}"
-    );
+    for (claim, bounds) in [(held, 20_000..=30_000), (waits, 6_000..=10_000)] {
+        let ends = claim["expires_in_ms"].as_u64().unwrap();
+        assert!(bounds.contains(&ends), "{shown}");
+    }
     let host = &held["owner"]["host"];
     // A store may have one for all its keys.
     let last_token = &shown["last_token"];
@@ -399,10 +340,8 @@ async fn show_and_ls_have_their_shape(store: &Store) {
     );
     for (pattern, keys) in [("*", &["a/1", "b/1"][..]), ("b*", &["b/1"]), ("c?", &[])] {
         let listed = store.run(format!("ls {pattern} --json")).await.stdout;
-        let found: Vec<Value> = json_lines(&listed)
-            .into_iter()
-            .map(|each| each["key"].clone())
-            .collect();
+        let listed = json_lines(&listed).into_iter();
+        let found: Vec<_> = listed.map(|each| each["key"].clone()).collect();
         assert_eq!(found, keys, "{pattern}");
     }
     let table = store.run("show a/1").await.stdout;
@@ -431,8 +370,7 @@ async fn fifty_commands_count_to_fifty(store: &Store) {
         .map(|_| store.spawn(("run -q k -- sh -c", script)))
         .collect();
     for each in all {
-        let ended = each.finish().await;
-        assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+        each.finish().await.has_been_quiet(Some(0));
     }
     assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), "50");
 }
@@ -456,13 +394,11 @@ async fn a_short_wait_is_not_said() {
         for process in [looks, waits] {
             let events = events(&process.finish().await.stderr);
             let waited = events.iter().find_map(|event| event["waited_ms"].as_u64());
-            let said = events.iter().filter(|event| {
-                let name = event["event"].as_str().unwrap();
-                name.starts_with("waiting")
-            });
             if waited.is_some_and(|waited| waited < 300) {
-                assert_eq!(said.count(), 0, "{events:?}");
-                is_short |= events.iter().any(|event| event["event"] == "acquired");
+                let names = names(&events);
+                let said = names.iter().any(|name| name.starts_with("waiting"));
+                assert!(!said, "{events:?}");
+                is_short |= names.contains(&"acquired");
             }
         }
         if is_short {

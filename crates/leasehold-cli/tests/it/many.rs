@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::common::Store;
+use crate::common::{Store, pairs};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
@@ -192,7 +191,7 @@ async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
     let released = Instant::now();
     for waiter in waiters {
         ends(&waiter).await;
-        assert_eq!(waiter.finish().await.code(), Some(0));
+        waiter.finish().await.has_code(Some(0));
     }
     println!("{}: 30 served in {:?}", kind(store), released.elapsed());
     let order = pairs(&store.path("order"));
@@ -233,9 +232,9 @@ async fn next_in_line_is_killed(store: &Store, holder: Process, what: &str) {
     let released = SystemTime::now();
     holder.signal(Signal::TERM);
     let delay = ran_at(second).await.duration_since(released).unwrap();
+    let store = kind(store);
     println!(
-        "{}: killed next in line, {what}: the one behind ran {delay:?} after the release",
-        kind(store)
+        "{store}: killed next in line, {what}: the one behind ran {delay:?} after the release"
     );
     assert!(delay < Duration::from_millis(1_500) + SLACK, "{delay:?}");
 }
@@ -264,7 +263,7 @@ async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
     holder.signal(Signal::TERM);
     for waiter in live {
         ends(&waiter).await;
-        assert_eq!(waiter.finish().await.code(), Some(0));
+        waiter.finish().await.has_code(Some(0));
     }
     println!(
         "{}: ten killed in line, the three others served in {:?}",
@@ -281,16 +280,14 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
     let mut measured = 0;
     for _ in 0..10 {
         let script = "echo up; exec sleep 600";
-        let holder = store.spawn(("run -q --ttl 1s k -- sh -c", script));
-        holder.prints("up").await;
+        let holder = store.up(("run -q --ttl 1s k -- sh -c", script)).await;
         let waiter = store.spawn("run -q k -- date +%s%N");
         in_line(store, [&waiter]).await;
         // Frozen first, so that no renewal comes between the look at its end and its death.
         holder.signal(Signal::STOP);
         let shown = store.show("k").await;
         let killed = SystemTime::now();
-        holder.signal(Signal::KILL);
-        holder.finish().await;
+        holder.ends_by(Signal::KILL).await;
         let gone = SystemTime::now();
         let ran = ran_at(waiter).await;
 
@@ -302,13 +299,9 @@ async fn a_crashed_holder_is_followed_at_its_end(store: &Store) {
             continue;
         }
         measured += 1;
-        let at: SystemTime = shown["at"]
-            .as_str()
-            .unwrap()
-            .parse::<jiff::Timestamp>()
-            .unwrap()
-            .into();
-        let end = at + Duration::from_millis(held["expires_in_ms"].as_u64().unwrap());
+        let at: jiff::Timestamp = shown["at"].as_str().unwrap().parse().unwrap();
+        let left = Duration::from_millis(held["expires_in_ms"].as_u64().unwrap());
+        let end = SystemTime::from(at) + left;
         println!(
             "{}: crash, round {measured}: {} ms of lease left, the next ran {} ms after the kill, \
              {} ms after all were gone, {} ms after the end of the lease",
@@ -350,17 +343,14 @@ async fn a_crash_is_noticed_by_one_who_came_from_far_back(store: &Store) {
     let (last, crashing) = (waiters.pop().unwrap(), waiters.pop().unwrap());
     holder.signal(Signal::TERM);
     crashing.prints("up").await;
-    crashing.signal(Signal::KILL);
-    crashing.finish().await;
+    crashing.ends_by(Signal::KILL).await;
     let gone = SystemTime::now();
     all_succeed(waiters).await;
     let delay = ran_at(last).await.duration_since(gone).unwrap();
-    println!(
-        "{}: crash, from far back: the next ran {delay:?} after all were gone",
-        kind(store)
-    );
+    let store = kind(store);
+    println!("{store}: crash, from far back: the next ran {delay:?} after all were gone");
     // Who comes from the queue has three seconds at least.
-    let bound = match kind(store) {
+    let bound = match store {
         "local" => Duration::from_secs(1),
         _ => Duration::from_millis(3_300),
     };
@@ -384,9 +374,7 @@ async fn a_server_that_restarts_empty_keeps_nobody_waiting() {
 
 /// One holds, five wait, and the server forgets them all.
 async fn forgets(forget: impl FnOnce(&RedisServer)) {
-    let server = RedisServer::start();
-    let mut store = Store::memory();
-    store.url = server.url();
+    let store = Store::redis();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
     let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
     let first: u64 = holder.prints("").await.parse().unwrap();
@@ -397,7 +385,7 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
         in_line(&store, &waiters).await;
     }
     let forgotten = Instant::now();
-    forget(&server);
+    forget(store.server());
     ends(&holder).await;
     let told = forgotten.elapsed();
     holder.finish().await.has_code(Some(79));
@@ -446,23 +434,15 @@ async fn all_succeed(all: Vec<Process>) {
 
 /// Waits until exactly these wait, in this order.
 async fn in_line<'a>(store: &Store, waiters: impl IntoIterator<Item = &'a Process>) {
-    let pids: Vec<_> = waiters
-        .into_iter()
-        .map(|each| u64::from(each.pid()))
-        .collect();
+    let pids = waiters.into_iter().map(|each| u64::from(each.pid()));
+    let pids: Vec<_> = pids.collect();
     let deadline = Instant::now() + LONG;
     loop {
-        let shown = store.show("k").await;
-        let waiting: Vec<_> = shown["waiters"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|claim| claim["owner"]["pid"].as_u64().unwrap())
-            .collect();
+        let waiting = store.waiting("k").await;
         if waiting == pids {
             return;
         }
-        assert!(Instant::now() < deadline, "{pids:?} are not in {shown}");
+        assert!(Instant::now() < deadline, "{waiting:?} and not {pids:?}");
         nap().await;
     }
 }
@@ -488,19 +468,6 @@ async fn ran_at(process: Process) -> SystemTime {
     let ended = process.finish().await;
     ended.has_code(Some(0));
     SystemTime::UNIX_EPOCH + Duration::from_nanos(ended.stdout.trim().parse().unwrap())
-}
-
-/// The complete lines "number number" of a file, of which there may be none yet.
-fn pairs(path: &Path) -> Vec<(u64, u64)> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-    complete
-        .lines()
-        .map(|line| {
-            let (a, b) = line.split_once(' ').unwrap();
-            (a.parse().unwrap(), b.parse().unwrap())
-        })
-        .collect()
 }
 
 /// The milliseconds from one time to another, which may be before it.

@@ -11,8 +11,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::{Store, leasehold};
 
+/// By the names of the metrics.
+type Values = BTreeMap<String, f64>;
+
 /// What the file says, by the names of the metrics without `leasehold_job_`.
-fn read(file: &Path, key: &str) -> BTreeMap<String, f64> {
+fn read(file: &Path, key: &str) -> Values {
     let text = fs::read_to_string(file).unwrap();
     let mut values = BTreeMap::new();
     let lines: Vec<_> = text.lines().collect();
@@ -27,34 +30,34 @@ fn read(file: &Path, key: &str) -> BTreeMap<String, f64> {
         let expected = if counts { "counter" } else { "gauge" };
         assert_eq!(*kind, format!("# TYPE {name} {expected}"));
         let name = name.strip_prefix("leasehold_job_").unwrap().to_owned();
-        assert!(
-            values.insert(name, value.parse().unwrap()).is_none(),
-            "{text}"
-        );
+        let twice = values.insert(name, value.parse().unwrap());
+        assert_eq!(twice, None, "{text}");
     }
     values
 }
 
+/// Expects these values.
+#[track_caller]
+fn has(values: &Values, expected: &[(&str, f64)]) {
+    for (name, value) in expected {
+        assert_eq!(values[*name], *value, "{name} of {values:?}");
+    }
+}
+
 /// Reads it until something is so: it is written by a thread of its own.
-async fn until(file: &Path, key: &str, is_so: impl Fn(&BTreeMap<String, f64>) -> bool) {
+async fn until(file: &Path, key: &str, is_so: impl Fn(&Values) -> bool) {
     let reading = async {
         while !is_so(&read(file, key)) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    let limit = Duration::from_secs(30);
-    assert!(
-        timeout(limit, reading).await.is_ok(),
-        "{:?}",
-        read(file, key)
-    );
+    let in_time = timeout(Duration::from_secs(30), reading).await.is_ok();
+    assert!(in_time, "{:?}", read(file, key));
 }
 
 fn now() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_secs_f64()
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap().as_secs_f64()
 }
 
 #[tokio::test]
@@ -64,36 +67,31 @@ async fn a_run_leaves_its_metrics() {
     let name = file.to_str().unwrap();
     let before = now();
     let run = format!("run --metrics-file {name} 'a \"key\"' -- sh -c");
-    let done = store.run((&run, "true")).await;
-    assert_eq!((done.code(), &*done.stderr), (Some(0), ""));
+    store.run((&run, "true")).await.has_been_quiet(Some(0));
     let key = "a \\\"key\\\"";
     let first = read(&file, key);
-    let expected = ["held", "acquired", "exit_status", "losses_total"].map(|name| first[name]);
-    assert_eq!(expected, [0.0, 1.0, 0.0, 0.0]);
+    has(&first, &[("held", 0.0), ("acquired", 1.0)]);
+    has(&first, &[("exit_status", 0.0), ("losses_total", 0.0)]);
     assert!(first["wait_seconds"] > 0.0 && first["hold_seconds"] > 0.0);
-    let (ran, succeeded) = (
-        "last_run_timestamp_seconds",
-        "last_success_timestamp_seconds",
-    );
+    let ran = "last_run_timestamp_seconds";
+    let succeeded = "last_success_timestamp_seconds";
     assert!(before <= first[ran] && first[ran] <= first[succeeded] && first[succeeded] <= now());
 
     // A failure leaves the time of the last success.
-    let done = store.run((&run, "exit 3")).await;
-    assert_eq!(done.code(), Some(3));
+    store.run((&run, "exit 3")).await.has_code(Some(3));
     let second = read(&file, key);
-    assert_eq!((second["acquired"], second["exit_status"]), (1.0, 3.0));
+    has(&second, &[("acquired", 1.0), ("exit_status", 3.0)]);
     assert!(second[ran] > first[ran] && second[succeeded] == first[succeeded]);
 
     // So does a start that does not get the lock, and it leaves the time of the last run.
     let (holder, _) = store.holder(&["a \"key\""]).await;
     let refused = format!("run -n --metrics-file {name} 'a \"key\"' -- true");
-    assert_eq!(store.run(&refused).await.code(), Some(75));
+    store.run(&refused).await.has_code(Some(75));
     let third = read(&file, key);
-    assert_eq!((third["acquired"], third["exit_status"]), (0.0, 75.0));
-    assert_eq!(
-        (third[ran], third["hold_seconds"]),
-        (second[ran], second["hold_seconds"])
-    );
+    has(&third, &[("acquired", 0.0), ("exit_status", 75.0)]);
+    for kept in [ran, "hold_seconds"] {
+        has(&third, &[(kept, second[kept])]);
+    }
     drop(holder);
 
     let left = fs::read_dir(file.parent().unwrap()).unwrap();
@@ -108,26 +106,19 @@ async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
     let file = store.path("job.prom");
     let hold = format!("--metrics-file {} k", file.display());
     let (holder, _) = store.holder(&hold).await;
-    until(&file, "k", |it| {
-        it["held"] == 1.0 && !it.contains_key("exit_status")
-    })
-    .await;
-    holder.signal(Signal::TERM);
-    assert_eq!(holder.finish().await.code(), Some(0));
+    let is_held = |it: &Values| it["held"] == 1.0 && !it.contains_key("exit_status");
+    until(&file, "k", is_held).await;
+    holder.ends_by(Signal::TERM).await.has_code(Some(0));
     let ended = read(&file, "k");
-    assert_eq!(
-        (ended["held"], ended["exit_status"], ended["losses_total"]),
-        (0.0, 0.0, 0.0)
-    );
+    has(&ended, &[("held", 0.0), ("exit_status", 0.0)]);
+    has(&ended, &[("losses_total", 0.0)]);
 
     let (holder, _) = store.holder(&hold).await;
-    assert_eq!(store.run("break --yes k").await.code(), Some(0));
-    assert_eq!(holder.finish().await.code(), Some(79));
+    store.run("break --yes k").await.has_code(Some(0));
+    holder.finish().await.has_code(Some(79));
     let ended = read(&file, "k");
-    assert_eq!(
-        (ended["held"], ended["exit_status"], ended["losses_total"]),
-        (0.0, 79.0, 1.0)
-    );
+    has(&ended, &[("held", 0.0), ("exit_status", 79.0)]);
+    has(&ended, &[("losses_total", 1.0)]);
 }
 
 #[tokio::test]
@@ -136,26 +127,19 @@ async fn a_waiter_and_a_leader_are_seen() {
     let file = store.path("job.prom");
     let name = file.to_str().unwrap();
     let (holder, _) = store.holder(&["k"]).await;
-    let candidate = store.spawn((
-        format!(
-            "elect -S {} --once --metrics-file {name} k -- sh -c",
-            store.url
-        ),
-        "echo leads; exec sleep 60",
-    ));
+    let url = &store.url;
+    let elect = format!("elect -S {url} --once --metrics-file {name} k -- sh -c");
+    let candidate = store.spawn((elect, "echo leads; exec sleep 60"));
     candidate.says("waiting").await;
-    until(&file, "k", |it| {
-        it["acquired"] == 0.0 && it["wait_seconds"] > 0.0
-    })
-    .await;
+    let waits = |it: &Values| it["acquired"] == 0.0 && it["wait_seconds"] > 0.0;
+    until(&file, "k", waits).await;
     holder.signal(Signal::TERM);
     candidate.prints("leads").await;
     until(&file, "k", |it| it["held"] == 1.0).await;
-    candidate.signal(Signal::TERM);
-    let ended = candidate.finish().await;
+    let ended = candidate.ends_by(Signal::TERM).await;
     assert_eq!(ended.signal(), Some(Signal::TERM));
     let last = read(&file, "k");
-    assert_eq!((last["held"], last["exit_status"]), (0.0, 143.0));
+    has(&last, &[("held", 0.0), ("exit_status", 143.0)]);
 }
 
 #[tokio::test]
@@ -163,9 +147,8 @@ async fn a_file_that_cannot_be_written_is_named_once_and_stops_nothing() {
     let store = Store::local();
     let file = store.path("no/such/job.prom");
     let name = file.to_str().unwrap();
-    let done = store
-        .run(format!("run --metrics-file {name} k -- echo done"))
-        .await;
+    let run = format!("run --metrics-file {name} k -- echo done");
+    let done = store.run(run).await;
     done.has_printed(Some(0), "done\n");
     let said: Vec<_> = done.stderr.lines().collect();
     let [warning] = said[..] else {
@@ -216,10 +199,8 @@ fn rules_use_what_is_recorded_and_say_why() {
     let mut found = 0;
     for (at, alert) in alerts {
         found += 1;
-        assert!(
-            lines[at - 1].trim_start().starts_with("# "),
-            "{alert}: a reason"
-        );
+        let reason = lines[at - 1].trim_start();
+        assert!(reason.starts_with("# "), "{alert}: a reason");
         let rest = lines[at + 1..].iter().take_while(|line| !line.is_empty());
         let rule: Vec<_> = rest.map(|line| line.trim_start()).collect();
         for part in [

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Arguments, leasehold};
+use crate::common::{Arguments, in_environment_of, leasehold, pairs};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use leasehold::{Client, Lease, LockOptions};
@@ -110,9 +110,8 @@ impl Site {
 
     /// Somebody who does not wait does not get in: what it is told.
     async fn is_taken(&self, key: &str, holder: Version, rival: Version, mode: &str) -> String {
-        let ended = self
-            .run(rival, format!("run -n {key} {mode} -- echo ran"))
-            .await;
+        let run = format!("run -n {key} {mode} -- echo ran");
+        let ended = self.run(rival, run).await;
         let refused = ended.stderr.contains(REFUSED);
         let status = if refused { 69 } else { 75 };
         ended.has_printed(Some(status), "");
@@ -129,12 +128,7 @@ fn of(version: Version, arguments: impl Arguments) -> Command {
     }
     let program = env::var_os("LEASEHOLD_EARLIER").expect("scripts/upgrade says where it is");
     let mut earlier = Command::new(program);
-    for (name, value) in present.get_envs() {
-        match value {
-            Some(value) => earlier.env(name, value),
-            None => earlier.env_remove(name),
-        };
-    }
+    in_environment_of(&present, &mut earlier);
     earlier.args(present.get_args());
     earlier
 }
@@ -180,10 +174,9 @@ async fn a_holder_keeps_the_other_out_for_as_long_as_it_renews(site: &Site) {
         while begun.elapsed() < Duration::from_secs(3) && holder.status().is_none() {
             site.is_taken(&key, holding, asking, "").await;
         }
-        holder.signal(Signal::TERM);
-        let ended = holder.finish().await;
+        let ended = holder.ends_by(Signal::TERM).await;
         let after = site.run(asking, format!("run -w 2s {key} -- true")).await;
-        assert_eq!(after.code(), Some(0), "{key}: {}", after.stderr);
+        after.has_code(Some(0));
         ends.push((key, ended));
     }
     all_held_to_their_end(&ends);
@@ -192,10 +185,8 @@ async fn a_holder_keeps_the_other_out_for_as_long_as_it_renews(site: &Site) {
 /// Each holder was told to end, and had not lost its lease.
 fn all_held_to_their_end(ends: &[(String, Finished)]) {
     let lost = ends.iter().filter(|(_, ended)| ended.code() != Some(0));
-    let lost: Vec<_> = lost
-        .map(|(what, ended)| format!("{what}: {}", ended.stderr))
-        .collect();
-    assert!(lost.is_empty(), "{}", lost.concat());
+    let lost = lost.map(|(what, ended)| format!("{what}: {}", ended.stderr));
+    assert_eq!(lost.collect::<String>(), "");
 }
 
 /// Looks, tries, and waits that are given up.
@@ -215,8 +206,7 @@ async fn a_holder_goes_on_whoever_looks_at_its_key(site: &Site) {
             let looked = site.run(asking, other.replace("KEY", &key)).await;
             // Two TTLs: a renewal that fails has ended the holder by then.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            holder.signal(Signal::TERM);
-            let ended = holder.finish().await;
+            let ended = holder.ends_by(Signal::TERM).await;
             let what = format!("{holding:?} holds, {asking:?} does {other:?}");
             println!("{what}: {:?} {}", looked.code(), looked.stderr.trim_end());
             ends.push((what, ended));
@@ -242,7 +232,7 @@ async fn a_key_is_handed_on(site: &Site) {
         let served = waiter.finish().await;
         let took = begun.elapsed();
         served.has_printed(Some(0), "ran\n");
-        assert_eq!(holder.finish().await.code(), Some(0));
+        holder.finish().await.has_code(Some(0));
         println!("{holding:?} hands on to {waiting:?} in {took:.0?}");
         assert!(took < HAND_OFF, "{took:?}");
     }
@@ -269,7 +259,7 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
             waiter.finish().await.has_code(Some(0));
         }
         println!("six after {holding:?} in {:.0?}", begun.elapsed());
-        let served = tokens(&order);
+        let served = pairs(&order);
         let numbers: Vec<_> = served.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
         rise(&served);
@@ -315,7 +305,7 @@ async fn a_run_is_waited_for(site: &Site) {
     let _ = held.release().await.unwrap();
     earlier.finish().await.has_code(Some(0));
     let after = last.await.unwrap().token().get();
-    let [(_, token)] = tokens(&order)[..] else {
+    let [(_, token)] = pairs(&order)[..] else {
         panic!("it ran once");
     };
     assert!(before < token && token < after, "{before} {token} {after}");
@@ -383,9 +373,7 @@ async fn readers_and_permits_are_counted_together(site: &Site) {
                 site.is_taken(&key, first, rival, too_much).await;
             }
             for holder in holders {
-                holder.signal(Signal::TERM);
-                let ended = holder.finish().await;
-                assert_eq!(ended.code(), Some(0), "{key}: {}", ended.stderr);
+                holder.ends_by(Signal::TERM).await.has_code(Some(0));
             }
         }
     }
@@ -410,13 +398,11 @@ async fn a_crowd_of_both_counts_right(site: &Site) {
         served[usize::from(version == Present)] += done;
         refused += turned_away;
     }
-    println!(
-        "served {} earlier and {} present; {refused} refused",
-        served[0], served[1]
-    );
+    let [earlier, present] = served;
+    println!("served {earlier} earlier and {present} present; {refused} refused");
     let counted = fs::read_to_string(site.path("count")).unwrap();
-    assert_eq!(counted.trim(), (served[0] + served[1]).to_string());
-    rise(&tokens(&site.path("tokens")));
+    assert_eq!(counted.trim(), (earlier + present).to_string());
+    rise(&pairs(&site.path("tokens")));
     assert!(served.iter().all(|&count| count > 5), "{served:?}");
     assert!(refused == 0 || site.refuses);
 }
@@ -441,16 +427,6 @@ async fn lane(
         }
     }
     (version, served, refused)
-}
-
-/// A line a grant: a number, and the token.
-fn tokens(path: &Path) -> Vec<(u64, u64)> {
-    let text = fs::read_to_string(path).unwrap();
-    let line = |line: &str| {
-        let (number, token) = line.split_once(' ').unwrap();
-        (number.parse().unwrap(), token.parse().unwrap())
-    };
-    text.lines().map(line).collect()
 }
 
 fn rise(tokens: &[(u64, u64)]) {

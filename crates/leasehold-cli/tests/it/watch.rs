@@ -2,9 +2,10 @@
 
 use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
+use serde_json::json;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, on_each_store, spawn_at};
+use crate::common::{Store, includes, json_lines, on_each_store, spawn_at};
 
 on_each_store!(
     changes_are_tables_of_their_own,
@@ -26,9 +27,8 @@ async fn changes_are_tables_of_their_own(store: &Store) {
     lines.wait_for("label second)").await;
     second.signal(Signal::TERM);
     lines.wait_for("no locks").await;
-    watch.signal(Signal::INT);
-    let ended = watch.finish().await;
-    assert_eq!((ended.code(), &*ended.stderr), (Some(0), ""));
+    let ended = watch.ends_by(Signal::INT).await;
+    ended.has_been_quiet(Some(0));
     let tables: Vec<_> = ended.stdout.split("\n\n").collect();
     assert_eq!(tables.len(), 5, "nothing is said twice:\n{}", ended.stdout);
     let begins_with_a_time = |table: &&str| table.starts_with("20") && table.contains("Z\n");
@@ -40,21 +40,13 @@ async fn with_json_a_line_for_each_change(store: &Store) {
     let watch = store.spawn("ls --watch=100ms --json");
     watch.prints("other").await;
     let (holder, token) = store.holder(&["k"]).await;
-    let line = watch.prints("").await;
-    let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(
-        (&seen["key"], &seen["holders"][0]["token"]),
-        (&"k".into(), &token.into())
-    );
+    let seen = &json_lines(&watch.prints("").await)[0];
+    assert_eq!(seen["key"], "k");
+    assert_eq!(seen["holders"][0]["token"], token);
     holder.signal(Signal::TERM);
-    let line = watch.prints("").await;
-    let seen: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(
-        (&seen["key"], seen["holders"].as_array()),
-        (&"k".into(), Some(&vec![]))
-    );
-    watch.signal(Signal::TERM);
-    let ended = watch.finish().await;
+    let seen = &json_lines(&watch.prints("").await)[0];
+    includes(seen, json!({"key": "k", "holders": []}));
+    let ended = watch.ends_by(Signal::TERM).await;
     ended.has_code(Some(0));
     assert_eq!(ended.stdout.lines().count(), 3, "{}", ended.stdout);
 }
@@ -87,17 +79,15 @@ async fn an_outage_is_said_once_and_waited_through() {
     watch.says("; trying again").await;
     server.start_again();
     watch.says("the store answers again").await;
-    watch.signal(Signal::TERM);
-    let ended = watch.finish().await;
-    assert_eq!(ended.code(), Some(0));
-    assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
+    let ended = watch.ends_by(Signal::TERM).await;
+    ended.has_code(Some(0));
+    assert_eq!(ended.stderr.lines().count(), 2, "{ended}");
 }
 
 #[tokio::test]
 async fn what_cannot_be_watched_is_refused() {
     let store = Store::memory();
-    let often = store.run("ls --watch=50ms").await;
-    assert_eq!(often.code(), Some(64));
+    store.run("ls --watch=50ms").await.has_code(Some(64));
     let refused = store.run("ls --watch -S redis://127.0.0.1:1/").await;
     refused.has_code(Some(69));
 }

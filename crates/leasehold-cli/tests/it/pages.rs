@@ -27,7 +27,7 @@ use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::common::leasehold;
+use crate::common::{in_environment_of, leasehold};
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
 const NOT_RUN: [(&str, &str); 24] = [
@@ -125,11 +125,8 @@ fn every_block_that_is_not_run_is_listed_with_its_reason() {
 #[test]
 fn every_command_stands_in_a_shell_block() {
     let stray: Vec<_> = pages().iter().flat_map(|page| page.stray()).collect();
-    assert!(
-        stray.is_empty(),
-        "fence these with ```sh:\n{}",
-        stray.join("\n")
-    );
+    let stray = stray.join("\n");
+    assert!(stray.is_empty(), "fence these with ```sh:\n{stray}");
 }
 
 #[tokio::test]
@@ -143,17 +140,14 @@ async fn a_broken_block_fails_and_is_named() {
             .to_owned(),
     };
     let failed = failures(page.blocks()).await;
-    let named: Vec<_> = failed
-        .iter()
-        .map(|text| text.lines().next().unwrap())
-        .collect();
+    let named = failed.iter().map(|text| text.lines().next().unwrap());
+    let named: Vec<_> = named.collect();
     let right = "PAGE.md:5: `leasehold run --no-such k -- true`: exit status: 64";
     assert!(named.contains(&right), "{failed:#?}");
-    let names = |line: &str| named.iter().any(|text| text.starts_with(line));
-    assert!(
-        names("PAGE.md:13: ") && names("PAGE.md:16: "),
-        "{failed:#?}"
-    );
+    for place in ["PAGE.md:13: ", "PAGE.md:16: "] {
+        let is_named = named.iter().any(|text| text.starts_with(place));
+        assert!(is_named, "{place}: {failed:#?}");
+    }
     assert_eq!(failed.len(), 3, "{failed:#?}");
 }
 
@@ -165,39 +159,27 @@ fn commands_out_of_a_fence_and_in_other_fences_are_seen() {
                <!-- not run: a synopsis -->\n```text\nleasehold ls [PATTERN]\n```\n"
             .to_owned(),
     };
-    assert_eq!(
-        page.stray(),
-        ["PAGE.md:3: leasehold ls", "PAGE.md:6: leasehold ls"]
-    );
+    let expected = ["PAGE.md:3: leasehold ls", "PAGE.md:6: leasehold ls"];
+    assert_eq!(page.stray(), expected);
 }
 
 #[test]
 fn a_command_may_take_several_lines() {
-    let block = Block {
-        text: "# first\nleasehold run k \\\n  -- true\n\nfor i in 1 2; do\n  leasehold ls\ndone\n"
-            .to_owned(),
-        ..Block::default()
-    };
-    let commands = block.commands();
-    assert_eq!(
-        commands,
-        [
-            (2, "leasehold run k \\\n  -- true".to_owned()),
-            (5, "for i in 1 2; do\n  leasehold ls\ndone".to_owned()),
-        ]
-    );
-    let block = Block {
-        text: "cat > f <<'END'\na = 1\n\nb = 2\nEND\nleasehold ls\n".to_owned(),
-        ..Block::default()
-    };
-    let commands = block.commands();
-    assert_eq!(
-        commands,
-        [
-            (1, "cat > f <<'END'\na = 1\n\nb = 2\nEND".to_owned()),
-            (6, "leasehold ls".to_owned()),
-        ]
-    );
+    let run = "leasehold run k \\\n  -- true";
+    let each = "for i in 1 2; do\n  leasehold ls\ndone";
+    let heredoc = "cat > f <<'END'\na = 1\n\nb = 2\nEND";
+    let list = "leasehold ls";
+    for (text, commands) in [
+        (format!("# first\n{run}\n\n{each}\n"), [(2, run), (5, each)]),
+        (format!("{heredoc}\n{list}\n"), [(1, heredoc), (6, list)]),
+    ] {
+        let block = Block {
+            text,
+            ..Block::default()
+        };
+        let expected = commands.map(|(line, command)| (line, command.to_owned()));
+        assert_eq!(block.commands(), expected);
+    }
 }
 
 // ---- pages and their blocks ----
@@ -496,11 +478,7 @@ impl Place {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap());
         let mut command = Command::new("sh");
-        for (name, value) in leasehold("").get_envs() {
-            if value.is_none() {
-                command.env_remove(name);
-            }
-        }
+        in_environment_of(&leasehold(""), &mut command);
         command
             .args(["-c", text])
             .env("PATH", path)

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{Arguments, leasehold};
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Process};
 use tempfile::TempDir;
 
@@ -43,13 +44,8 @@ async fn a_store_variable_that_is_set_to_nothing_is_an_error() {
             let mut command = at_home(home.path(), arguments);
             command.env("LEASEHOLD_STORE", nothing);
             let ended = Process::run(command).await;
-            ended.has_code(Some(64));
-            assert!(
-                ended.stderr.contains("the store is empty")
-                    && ended.stderr.contains("unset LEASEHOLD_STORE"),
-                "{arguments:?}: {}",
-                ended.stderr
-            );
+            ended.has_ended_saying(Some(64), "the store is empty");
+            ended.has_said("unset LEASEHOLD_STORE");
         }
     }
     assert!(!home.path().join(".local").exists());
@@ -63,12 +59,11 @@ async fn a_periodic_job_says_that_no_store_is_named() {
         let ended = run(&home, format!("{runs} -- true")).await;
         ended.has_code(Some(0));
         let lines = ended.stderr.matches("warning: no store is named: ").count();
-        assert_eq!(lines, said, "{}", ended.stderr);
+        assert_eq!(lines, said, "{ended}");
     }
-    let ended = run(&home, &job).await;
-    for part in ["every machine", "LEASEHOLD_STORE", "-S local: confirms"] {
-        ended.has_said(part);
-    }
+    let said = run(&home, job).await.stderr;
+    let confirms = "-S local: confirms";
+    says(&said, ["every machine", "LEASEHOLD_STORE", confirms]);
     let said = run(&home, "run -S local: --every 1h k -- true").await;
     said.has_not_said("no store");
     let mut by_variable = at_home(home.path(), job);
@@ -82,9 +77,8 @@ async fn an_election_wants_its_store_named() {
     for arguments in ["elect k -- echo ran", "elect --observe k"] {
         let ended = run(&home, arguments).await;
         ended.has_printed(Some(64), "");
-        for part in ["no store is named", "LEASEHOLD_STORE", "-S local:"] {
-            ended.has_said(part);
-        }
+        let named = ["no store is named", "LEASEHOLD_STORE", "-S local:"];
+        says(&ended.stderr, named);
     }
     assert!(!home.path().join(".local").exists());
     let arguments = "elect -S local: --once k -- echo ran";
@@ -112,34 +106,25 @@ async fn another_home_is_told() {
                 command.env("XDG_STATE_HOME", state.path());
             }
             let ended = Process::run(command).await;
-            let said = &ended.stderr;
-            assert!(
-                said.contains(directory.to_str().unwrap()) && said.contains(why),
-                "{said}"
-            );
+            says(&ended.stderr, [directory.to_str().unwrap(), why]);
         }
     }
     let directory = format!("local:{}", state.path().join("named").display());
     let named = run(&home, format!("run -S {directory} k -- true")).await;
-    assert_eq!((named.code(), &*named.stderr), (Some(0), ""));
-    let quiet = run(&home, "run -q k -- true").await;
-    assert_eq!((quiet.code(), &*quiet.stderr), (Some(0), ""));
+    named.has_been_quiet(Some(0));
+    run(&home, "run -q k -- true").await.has_been_quiet(Some(0));
 
     let looked = run(&home, "doctor -S local:").await.stdout;
-    assert!(looked.contains(here.to_str().unwrap()), "{looked}");
-    assert!(looked.contains("named by HOME"), "{looked}");
-    let looked = run(&home, ("doctor -S", &directory)).await.stdout;
-    assert!(looked.contains("named by its URL"), "{looked}");
+    says(&looked, [here.to_str().unwrap(), "named by HOME"]);
+    let looked = run(&home, ("doctor -S", &directory)).await;
+    looked.has_shown("named by its URL");
 }
 
 #[tokio::test]
 async fn the_usual_home_is_not_worth_a_word() {
-    let user = Process::run({
-        let mut command = Command::new("sh");
-        command.args(["-c", "getent passwd $(id -u) | cut -d: -f6"]);
-        command
-    })
-    .await;
+    let mut user = Command::new("sh");
+    user.args(["-c", "getent passwd $(id -u) | cut -d: -f6"]);
+    let user = Process::run(user).await;
     let usual = Path::new(user.stdout.trim());
     assert!(usual.is_absolute(), "{}", user.stdout);
     let files = home();

@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Process, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -97,17 +98,17 @@ impl Machine {
     async fn show(&self, user: User, key: &str) -> Value {
         let shown = self.run(user, format!("show {key} --json")).await;
         shown.has_code(Some(0));
-        serde_json::from_str(&shown.stdout).unwrap()
+        shown.json()
     }
 
     /// Waits until so many wait.
     async fn until_waiting(&self, key: &str, number: usize) {
-        while self.show(ROOT, key).await["waiters"]
-            .as_array()
-            .unwrap()
-            .len()
-            != number
-        {}
+        loop {
+            let shown = self.show(ROOT, key).await;
+            if shown["waiters"].as_array().unwrap().len() == number {
+                return;
+            }
+        }
     }
 
     /// A process that holds, and its token.
@@ -126,9 +127,7 @@ fn set_mode(path: &Path, mode: u32) {
 #[track_caller]
 fn refused(ended: &Finished, parts: &[&str]) {
     ended.has_code(Some(69));
-    for part in parts {
-        assert!(ended.stderr.contains(part), "no {part:?}: {}", ended.stderr);
-    }
+    says(&ended.stderr, parts);
 }
 
 #[tokio::test]
@@ -137,13 +136,11 @@ async fn init_makes_the_directory_and_says_so() {
         return;
     };
     let absent = machine.run(ANN, "run k -- true").await;
-    refused(
-        &absent,
-        &["there is no directory", "leasehold init -S 'local:/"],
-    );
+    let hint = "leasehold init -S 'local:/";
+    refused(&absent, &["there is no directory", hint]);
     let made = machine.run(ROOT, "init --json").await;
     made.has_code(Some(0));
-    let line: Value = serde_json::from_str(&made.stdout).unwrap();
+    let line = made.json();
     assert_eq!(line["outcome"], "new");
     assert_eq!(line["server"], machine.directory().to_str().unwrap());
     made.has_said("was made, for the members of the group 4300");
@@ -153,10 +150,8 @@ async fn init_makes_the_directory_and_says_so() {
     let again = machine.run(ROOT, "init").await;
     again.has_said("was there already");
     // Who is no root and no owner cannot mend it.
-    refused(
-        &machine.run(BOB, "init").await,
-        &["belongs to user 0", "as root"],
-    );
+    let bob = machine.run(BOB, "init").await;
+    refused(&bob, &["belongs to user 0", "as root"]);
 }
 
 /// Who owns a directory can replace all that is in it, whoever has filled it.
@@ -199,10 +194,8 @@ async fn a_member_makes_one_as_well() {
         return;
     };
     lchown(machine.files.path(), Some(ANN.0), None).unwrap();
-    refused(
-        &machine.run(EVE, "init").await,
-        &["is for the group 4300", "user 4303 is not"],
-    );
+    let eve = machine.run(EVE, "init").await;
+    refused(&eve, &["is for the group 4300", "user 4303 is not"]);
     machine.run(ANN, "init").await.has_code(Some(0));
     assert_eq!(fs::metadata(machine.directory()).unwrap().uid(), ANN.0);
     let (_holder, _) = machine.holder(ANN, "k").await;
@@ -224,26 +217,17 @@ async fn init_without_a_group_makes_the_directory_of_one_user() {
         "was there already, for this user alone",
     ] {
         let made = Process::run(machine.by_at(ANN, &url, "init")).await;
-        made.has_code(Some(0));
-        made.has_said(said);
+        made.has_ended_saying(Some(0), said);
     }
-    assert_eq!(
-        fs::metadata(machine.directory()).unwrap().mode() & 0o7777,
-        0o700
-    );
+    let made = fs::metadata(machine.directory()).unwrap();
+    assert_eq!(made.mode() & 0o7777, 0o700);
     let other = Process::run(machine.by_at(BOB, &url, "ls")).await;
-    refused(
-        &other,
-        &["belongs to user 4301, not to 4302", "leasehold init"],
-    );
-    let nothing = Process::run({
-        let mut command = machine.by(ANN, "init");
-        command.env_remove("LEASEHOLD_STORE");
-        command
-    });
-    let nothing = nothing.await;
-    nothing.has_code(Some(64));
-    nothing.has_said("no store is named");
+    let whose = "belongs to user 4301, not to 4302";
+    refused(&other, &[whose, "leasehold init"]);
+    let mut unnamed = machine.by(ANN, "init");
+    unnamed.env_remove("LEASEHOLD_STORE");
+    let nothing = Process::run(unnamed).await;
+    nothing.has_ended_saying(Some(64), "no store is named");
 }
 
 /// However the files of one are opened by another: each of them first makes them.
@@ -265,10 +249,9 @@ async fn members_and_root_exclude_each_other_whatever_their_umask() {
         last = token;
         let busy = machine.run(other, "run -n k -- true").await;
         busy.has_code(Some(75));
-        holder.signal(Signal::TERM);
-        holder.wait().await;
+        holder.ends_by(Signal::TERM).await;
         let free = machine.run(other, "run -n k -- true").await;
-        assert_eq!((free.code(), &*free.stderr), (Some(0), ""));
+        free.has_been_quiet(Some(0));
     }
     // Opened without the group it is the same one.
     let (_holder, _) = machine.holder(ANN, "k").await;
@@ -283,15 +266,16 @@ async fn a_release_hands_on_to_the_next_user_in_line() {
     let Some(machine) = Machine::shared().await else {
         return;
     };
-    let mut command = machine.by(ANN, "hold k");
-    command.env("LEASEHOLD_LOG", "leasehold_local=trace");
-    let first = Process::spawn(command);
+    let hold = |user| {
+        let mut command = machine.by(user, "hold k");
+        command.env("LEASEHOLD_LOG", "leasehold_local=trace");
+        Process::spawn(command)
+    };
+    let first = hold(ANN);
     first.prints("").await;
     let mut line = Vec::new();
     for (number, user) in [BOB, ROOT, ANN, BOB].into_iter().enumerate() {
-        let mut command = machine.by(user, "hold k");
-        command.env("LEASEHOLD_LOG", "leasehold_local=trace");
-        line.push(Process::spawn(command));
+        line.push(hold(user));
         machine.until_waiting("k", number + 1).await;
     }
     let (mut holder, mut last) = (first, 0);
@@ -320,8 +304,7 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
         assert!(next > token);
         let left = fs::read_dir(machine.directory().join("sessions")).unwrap();
         assert_eq!(left.count(), 1, "the files of the dead are removed");
-        waiter.signal(Signal::TERM);
-        waiter.wait().await;
+        waiter.ends_by(Signal::TERM).await;
     }
 }
 
@@ -391,27 +374,15 @@ async fn who_is_no_member_is_refused_and_told_what_to_do() {
         for arguments in ["run k -- true", "ls", "show k"] {
             let ended = Process::run(machine.by_at(EVE, &url, arguments)).await;
             let directory = machine.directory();
-            refused(
-                &ended,
-                &[
-                    directory.to_str().unwrap(),
-                    "group 4300",
-                    "user 4303 is not",
-                ],
-            );
+            let directory = directory.to_str().unwrap();
+            refused(&ended, &[directory, "group 4300", "user 4303 is not"]);
         }
     }
     // A user that the machine knows is told how it is added.
     let nobody = User(65_534, 0);
     let ended = machine.run(nobody, "run k -- true").await;
-    refused(
-        &ended,
-        &[
-            "nobody (65534) is not",
-            "usermod -aG 4300 nobody",
-            "log in again",
-        ],
-    );
+    let remedy = "usermod -aG 4300 nobody";
+    refused(&ended, &["nobody (65534) is not", remedy, "log in again"]);
 }
 
 #[tokio::test]
@@ -420,8 +391,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
         return;
     };
     let (holder, _) = machine.holder(ANN, "k").await;
-    holder.signal(Signal::TERM);
-    holder.wait().await;
+    holder.ends_by(Signal::TERM).await;
     let record = machine.directory().join("records/k.rec");
     let run = "run -n k -- true";
     for odd in [0o600, 0o640, 0o666] {
@@ -431,10 +401,8 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
         let before = fs::read(&record).unwrap();
         for user in [BOB, ROOT] {
             let ended = machine.run(user, &run).await;
-            refused(
-                &ended,
-                &[&said, "user 4301, its owner, can give it the mode 660"],
-            );
+            let remedy = "user 4301, its owner, can give it the mode 660";
+            refused(&ended, &[&said, remedy]);
         }
         assert!(fs::read(&record).unwrap() == before, "not written to");
         // Other keys are served.
@@ -443,10 +411,8 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     }
     set_mode(&record, 0o660);
     lchown(&record, None, Some(ANN.0)).unwrap();
-    refused(
-        &machine.run(BOB, &run).await,
-        &["belongs to the group 4301", "and the group 4300"],
-    );
+    let bob = machine.run(BOB, &run).await;
+    refused(&bob, &["belongs to the group 4301", "and the group 4300"]);
     lchown(&record, None, Some(GROUP)).unwrap();
     assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
     // A pipe in its place is not waited for.
@@ -456,8 +422,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     lchown(&record, None, Some(GROUP)).unwrap();
     set_mode(&record, 0o660);
     let piped = machine.run(BOB, &run).await;
-    piped.has_code(Some(65));
-    piped.has_said("k.rec is no file");
+    piped.has_ended_saying(Some(65), "k.rec is no file");
     let clock = machine.directory().join("clock");
     set_mode(&clock, 0o600);
     refused(&machine.run(BOB, &run).await, &["clock has mode 600"]);
@@ -484,10 +449,8 @@ async fn parents_that_are_in_the_way_are_named() {
     let parent = machine.files.path();
     let run = "run -n k -- true";
     set_mode(parent, 0o777);
-    refused(
-        &machine.run(BOB, &run).await,
-        &["others could replace", "below directories of root"],
-    );
+    let bob = machine.run(BOB, &run).await;
+    refused(&bob, &["others could replace", "below directories of root"]);
     set_mode(parent, 0o755);
     lchown(parent, Some(EVE.0), None).unwrap();
     refused(&machine.run(BOB, &run).await, &["user 4303 could replace"]);

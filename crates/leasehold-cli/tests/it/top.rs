@@ -1,10 +1,10 @@
 //! `leasehold top` at a terminal: what its screen shows, and that the terminal is as before.
 
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, at, deadlocked, leasehold};
+use crate::common::{Store, at, deadlocked, holder_at, leasehold};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
@@ -12,9 +12,16 @@ fn top(store: &Store, size: (u16, u16)) -> Terminal {
     Terminal::sized(store.command("top --interval 100ms"), size)
 }
 
-/// The lines of a screen that are about that key.
-fn line_of<'a>(shown: &'a str, key: &str) -> Option<&'a str> {
-    shown.lines().find(|line| line.starts_with(key))
+/// Whether the line of a screen that is about that key has this.
+fn has_line(shown: &str, key: &str, text: &str) -> bool {
+    let line = shown.lines().find(|line| line.starts_with(key));
+    line.is_some_and(|line| line.contains(text))
+}
+
+#[track_caller]
+fn quits(mut terminal: Terminal) {
+    terminal.types("q");
+    assert_eq!(terminal.end().code(), Some(0));
 }
 
 /// Waits for the end, which leaves the terminal as it was before.
@@ -35,9 +42,7 @@ async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
     let before = Terminal::sized(store.command("man"), size).modes();
     let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
     let mut terminal = top(&store, size);
-    terminal.wait_screen(|shown| {
-        line_of(shown, "orders/42").is_some_and(|line| line.contains("first"))
-    });
+    terminal.wait_screen(|shown| has_line(shown, "orders/42", "first"));
     assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
     let second = store.spawn("hold orders/42 --label second");
     terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
@@ -46,9 +51,7 @@ async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
     terminal.types("\x1b");
     terminal.wait_screen(|shown| shown.contains("HELD BY"));
     first.signal(Signal::TERM);
-    terminal.wait_screen(|shown| {
-        line_of(shown, "orders/42").is_some_and(|line| line.contains("second"))
-    });
+    terminal.wait_screen(|shown| has_line(shown, "orders/42", "second"));
     second.signal(Signal::TERM);
     terminal.wait_screen(|shown| shown.contains("no locks"));
     terminal.types("q");
@@ -82,24 +85,18 @@ async fn details_have_the_history_and_the_status_has_deadlocks() {
     terminal.types("\r");
     terminal.wait_screen(|shown| shown.contains("released by") && shown.contains("label earlier"));
     for process in both {
-        process.signal(Signal::TERM);
-        process.finish().await;
+        process.ends_by(Signal::TERM).await;
     }
     terminal.wait_screen(|shown| shown.contains("x: free") && shown.contains("history"));
-    terminal.types("q");
-    assert_eq!(terminal.end().code(), Some(0));
+    quits(terminal);
 }
 
 #[test]
 fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
     let store = Store::local();
     let before = Terminal::sized(store.command("man"), SIZES[0]).modes();
-    for signal in [
-        Some(Signal::INT),
-        Some(Signal::TERM),
-        Some(Signal::HUP),
-        None,
-    ] {
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP].map(Some);
+    for signal in signals.into_iter().chain([None]) {
         let mut terminal = top(&store, SIZES[0]);
         terminal.wait_screen(|shown| shown.contains("no locks"));
         assert_ne!(format!("{:?}", terminal.modes()), format!("{before:?}"));
@@ -146,8 +143,7 @@ async fn a_lock_is_broken_after_a_yes_and_not_after_a_no() {
         assert!(asked.contains("label deploy) for "), "{asked}");
         terminal.types("n");
         terminal.wait_screen(|shown| shown.contains("nothing was broken"));
-        terminal.types("q");
-        assert_eq!(terminal.end().code(), Some(0));
+        quits(terminal);
         assert_eq!(holder.status(), None);
     }
     let mut terminal = top(&store, SIZES[0]);
@@ -157,8 +153,7 @@ async fn a_lock_is_broken_after_a_yes_and_not_after_a_no() {
     terminal.types("y");
     terminal.wait_screen(|shown| shown.contains("broke orders/42, taken from its holder"));
     assert_eq!(holder.wait().await.code(), Some(79));
-    terminal.types("q");
-    assert_eq!(terminal.end().code(), Some(0));
+    quits(terminal);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,8 +185,7 @@ async fn a_filter_and_a_new_size() {
     terminal.types_until("a", |shown| shown.contains("by age"));
     terminal.types("/\x7forders/*\r");
     terminal.wait_screen(|shown| shown.starts_with("1 lock,") && !shown.contains("invoices"));
-    terminal.types("q");
-    assert_eq!(terminal.end().code(), Some(0));
+    quits(terminal);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,19 +195,15 @@ async fn names_that_a_terminal_would_obey_are_shown() {
     let label = "\x1b]0;title\x07\u{200b}b";
     let (_holder, _) = store.holder(format!("--label {label} 'k\u{202e}'")).await;
     let mut terminal = top(&store, SIZES[2]);
-    terminal.wait_screen(|shown| {
-        let line = line_of(shown, r"k\u{202e}");
-        line.is_some_and(|line| line.contains(r"]0;title\u{200b}b"))
-    });
+    let (key, label) = (r"k\u{202e}", r"]0;title\u{200b}b");
+    terminal.wait_screen(|shown| has_line(shown, key, label));
     terminal.types("\rb");
     terminal.wait_screen(|shown| shown.contains("Break it?"));
     terminal.types("nq");
     let (status, written) = terminal.finish();
     assert_eq!(status.code(), Some(0));
-    assert!(
-        !written.contains("\x1b]") && !written.contains('\u{202e}'),
-        "{written:?}"
-    );
+    assert!(!written.contains("\x1b]"), "{written:?}");
+    assert!(!written.contains('\u{202e}'), "{written:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,18 +226,10 @@ async fn without_colour_none_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
     let server = RedisServer::start();
-    let holder = Process::spawn(leasehold(("hold k -S", &server.url())));
-    holder.prints("").await;
+    let _holder = holder_at(&server.url(), "k").await;
     let command = leasehold(("top --interval 1h -S", &server.url()));
     let mut terminal = Terminal::sized(command, SIZES[0]);
-    let scans = || {
-        let stats: String = server.query(&["INFO", "commandstats"]);
-        let line = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
-        let calls = line.and_then(|line| line.split(',').next());
-        calls.map_or(0, |calls| calls.parse().unwrap())
-    };
+    let scans = || server.stats().command("scan").calls;
     terminal.wait_screen(|shown| shown.starts_with("1 lock, 0 waiting, by waiters"));
     for (typed, by) in [("a", "by age"), ("r", "by rate"), ("w", "by waiters")] {
         terminal.types(typed);
@@ -257,8 +239,7 @@ async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
     terminal.types("/\x7fother\r");
     terminal.wait_screen(|shown| shown.contains("no locks match *other*"));
     assert_eq!(scans(), 2);
-    terminal.types("q");
-    assert_eq!(terminal.end().code(), Some(0));
+    quits(terminal);
 }
 
 #[test]
@@ -275,8 +256,7 @@ fn a_store_that_does_not_answer_is_said_and_asked_again() {
     terminal.wait_screen(|shown| shown.contains("; trying again"));
     server.start_again();
     terminal.wait_screen(|shown| shown.contains("no locks"));
-    terminal.types("q");
-    assert_eq!(terminal.end().code(), Some(0));
+    quits(terminal);
 }
 
 #[test]
@@ -291,18 +271,15 @@ fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
 async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let store = Store::memory();
     let refused = store.run("top").await;
-    assert_eq!(refused.code(), Some(64));
-    assert_eq!(
-        refused.stderr,
-        "leasehold: not a terminal: top needs one to show its screen\n\
-         leasehold: hint: use leasehold ls --watch, or ls --json for programs\n"
-    );
+    refused.has_code(Some(64));
+    let said = "leasehold: not a terminal: top needs one to show its screen\n\
+                leasehold: hint: use leasehold ls --watch, or ls --json for programs\n";
+    assert_eq!(refused.stderr, said);
     let mut command = store.command("top");
     command.env("TERM", "dumb");
     let (status, written) = Terminal::spawn(command).finish();
     assert_eq!(status.code(), Some(64));
     assert!(written.contains("TERM is \"dumb\""), "{written}");
     let often = store.run("top --interval 99ms").await;
-    assert_eq!(often.code(), Some(64));
-    often.has_said("use 100ms or more");
+    often.has_ended_saying(Some(64), "use 100ms or more");
 }

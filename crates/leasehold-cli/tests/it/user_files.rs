@@ -59,20 +59,16 @@ async fn what_is_no_regular_file_is_neither_read_nor_replaced() {
             }
             let arguments = arguments.replace(" X", &format!(" {name}"));
             let ended = store.run(&arguments).await;
-            let all = ended.stderr.clone();
-            assert_eq!(ended.code(), Some(status), "{arguments:?}: {all}");
+            ended.has_code(Some(status));
+            let all = &ended.stderr;
             let link = name == "link" && all.contains("it is a symbolic link");
             let why = format!("it is a {said}, not a regular file");
-            assert!(link || all.contains(&why), "{arguments:?}: {all}");
+            assert!(link || all.contains(&why), "{ended}");
             assert_eq!(kind(), before, "{arguments:?}");
         }
     }
-    assert!(
-        fs::symlink_metadata(store.path("fifo"))
-            .unwrap()
-            .file_type()
-            .is_fifo()
-    );
+    let fifo = fs::symlink_metadata(store.path("fifo")).unwrap();
+    assert!(fifo.file_type().is_fifo());
 }
 
 #[tokio::test]
@@ -81,21 +77,20 @@ async fn files_of_another_kind_are_not_replaced() {
     let script = "#!/bin/sh\necho mine\n";
     fs::write(store.path("deploy"), script).unwrap();
     let (_holder, _) = store.holder("k").await;
+    // Before it waits.
     let save = store.run("hold --save deploy k").await;
-    assert_eq!(save.code(), Some(64), "before it waits: {}", save.stderr);
+    save.has_code(Some(64));
     let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
     save.has_said(said);
-    let run = "run --metrics-file deploy j -- echo ran";
-    let run = store.run(&run).await;
+    let run = store.run("run --metrics-file deploy j -- echo ran").await;
     run.has_printed(Some(0), "ran\n");
     let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";
     run.has_said(said);
     assert_eq!(fs::read_to_string(store.path("deploy")).unwrap(), script);
 
     let refused = store.run("run --metrics-file - k -- true").await;
-    refused.has_code(Some(64));
     let said = "metrics are not written to standard output";
-    refused.has_said(said);
+    refused.has_ended_saying(Some(64), said);
 }
 
 /// Its lock could not be released any more.
@@ -106,45 +101,32 @@ async fn a_saved_lease_that_still_holds_is_not_replaced() {
     fs::write(store.path("f"), "").unwrap();
     assert_eq!(save("a").await.code(), Some(0), "an empty file is replaced");
     let first = fs::read(store.path("f")).unwrap();
+    let is_released = async || assert_eq!(store.show("b").await["holders"], json!([]));
     let refused = save("b").await;
-    refused.has_code(Some(64));
     let said = "the lease that is saved in f still holds a";
-    refused.has_said(said);
-    assert_eq!(
-        store.show("b").await["holders"],
-        json!([]),
-        "it is released"
-    );
+    refused.has_ended_saying(Some(64), said);
+    is_released().await;
     assert_eq!(fs::read(store.path("f")).unwrap(), first);
 
     // In another store, which cannot be asked now.
     let other = Store::redis();
     let there = ["hold", "-S", &other.url, "--save", "f", "--detach", "b"];
     assert_eq!(store.run(&there).await.code(), Some(64), "it is asked");
-    let text = String::from_utf8(first)
-        .unwrap()
-        .replace(&store.url, "redis://127.0.0.1:1/");
+    let text = String::from_utf8(first).unwrap();
+    let text = text.replace(&store.url, "redis://127.0.0.1:1/");
     fs::write(store.path("f"), text).unwrap();
     let unknown = save("b").await;
-    unknown.has_code(Some(69));
     let said = "cannot tell whether the lease that is saved in f still holds";
-    unknown.has_said(said);
-    assert_eq!(
-        store.show("b").await["holders"],
-        json!([]),
-        "it is released"
-    );
+    unknown.has_ended_saying(Some(69), said);
+    is_released().await;
 
     fs::remove_file(store.path("f")).unwrap();
-    assert_eq!(store.run("break --yes a").await.code(), Some(0));
-    assert_eq!(save("a").await.code(), Some(0));
-    assert_eq!(store.run("break --yes a").await.code(), Some(0));
-    assert_eq!(
-        save("a").await.code(),
-        Some(0),
-        "one that has ended is replaced"
-    );
-    assert_eq!(store.run("release f").await.code(), Some(0));
+    // The second time one that has ended is replaced.
+    for _ in 0..2 {
+        store.run("break --yes a").await.has_code(Some(0));
+        save("a").await.has_code(Some(0));
+    }
+    store.run("release f").await.has_code(Some(0));
 }
 
 /// Whoever writes the file names the store and the keys.
@@ -155,9 +137,7 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
     let path = store.path("f");
     let refused = async |said: &str| {
         for command in ["renew f", "release f", "hold --save f j"] {
-            let ended = store.run(command).await;
-            ended.has_code(Some(64));
-            ended.has_said(said);
+            store.run(command).await.has_ended_saying(Some(64), said);
         }
     };
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
@@ -170,8 +150,7 @@ async fn a_saved_lease_is_trusted_as_a_configuration_file_is() {
     }
     symlink("f", store.path("link")).unwrap();
     store.run("release link").await.has_code(Some(64));
-    holder.signal(Signal::TERM);
-    assert_eq!(holder.finish().await.code(), Some(0));
+    holder.ends_by(Signal::TERM).await.has_code(Some(0));
     assert!(!path.exists());
 }
 
@@ -188,8 +167,7 @@ async fn a_configuration_that_is_found_is_a_regular_file() {
         .env("LEASEHOLD_SYSTEM_CONFIG", "/nowhere")
         .env("XDG_CONFIG_HOME", store.path("config"));
     let ended = Process::run(command).await;
-    ended.has_code(Some(64));
-    ended.has_said("it is a FIFO");
+    ended.has_ended_saying(Some(64), "it is a FIFO");
 }
 
 // ---- the sources ----
@@ -261,12 +239,8 @@ fn files_that_a_user_names_are_opened_in_one_place() {
     let mut unknown = BTreeSet::new();
     let mut unused: BTreeSet<_> = ALLOWED.iter().map(|(file, ..)| *file).collect();
     for path in sources(&source) {
-        let name = path
-            .strip_prefix(&source)
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .to_owned();
+        let name = path.strip_prefix(&source).unwrap();
+        let name = name.to_str().unwrap().to_owned();
         if name == "user_file.rs" || name.ends_with("tests.rs") || !name.ends_with(".rs") {
             continue;
         }
@@ -287,20 +261,11 @@ fn files_that_a_user_names_are_opened_in_one_place() {
         "open these by user_file.rs: {unknown:#?}"
     );
     assert!(unused.is_empty(), "nothing to allow: {unused:?}");
-    let all: TokenStream = "use std::fs::{self, OpenOptions as O}; use tokio::fs as t; fs::read(p);
-        std::fs::File::create(p); libc::openat(d);"
-        .parse()
-        .unwrap();
-    let found = [
-        "File::create",
-        "fs::File",
-        "fs::OpenOptions",
-        "fs::as",
-        "fs::read",
-        "fs::self",
-        "libc::openat",
-    ];
-    assert_eq!(calls(all).iter().map(|it| &**it).collect::<Vec<_>>(), found);
+    let all = "use std::fs::{self, OpenOptions as O}; use tokio::fs as t; fs::read(p);
+        std::fs::File::create(p); libc::openat(d);";
+    let found: Vec<_> = calls(all.parse().unwrap()).into_iter().collect();
+    let expected = "File::create fs::File fs::OpenOptions fs::as fs::read fs::self libc::openat";
+    assert_eq!(found.join(" "), expected);
 }
 
 fn sources(directory: &Path) -> Vec<std::path::PathBuf> {

@@ -32,52 +32,49 @@ pub(crate) fn entries() -> Vec<EntryView> {
     records.iter().map(EntryView::from).collect()
 }
 
+fn expired() -> AuditEvent {
+    AuditEvent::Expired {
+        since: before(32_000),
+        deadline: before(2_000),
+        found_by: "9f9f9f…".to_owned(),
+    }
+}
+
 #[test]
 fn sentences() {
     let kept_until = Some(AT + Duration::from_secs(60));
     let by = ClientInfo::new("ops1", 3, None);
     let who = "build7 (pid 812, label deploy)";
+    let granted = |asked, behind| AuditEvent::Granted { asked, behind };
+    let released = |millis, kept_until| AuditEvent::Released {
+        since: before(millis),
+        kept_until,
+    };
     for (event, says) in [
         (
-            AuditEvent::Granted {
-                asked: AT,
-                behind: None,
-            },
+            granted(AT, None),
             format!("granted to {who} at once, token 7"),
         ),
         (
-            AuditEvent::Granted {
-                asked: before(3_200),
-                behind: Some(Arrival(8)),
-            },
+            granted(before(3_200), Some(Arrival(8))),
             format!(
                 "granted to {who} after waiting 3.2 s, behind another claim of the same client, \
                  token 7"
             ),
         ),
         (
-            AuditEvent::Released {
-                since: before(250_000),
-                kept_until: None,
-            },
+            released(250_000, None),
             format!("released by {who} after 4 min 10 s, token 7"),
         ),
         (
-            AuditEvent::Released {
-                since: before(100),
-                kept_until,
-            },
+            released(100, kept_until),
             format!(
                 "released by {who} after 100 ms, stays taken until 2026-01-31T12:01:00Z (minimum \
                  hold), token 7"
             ),
         ),
         (
-            AuditEvent::Expired {
-                since: before(32_000),
-                deadline: before(2_000),
-                found_by: "9f9f9f…".to_owned(),
-            },
+            expired(),
             format!("expired: {who} had it for 30 s, found 2.0 s later, token 7"),
         ),
         (
@@ -120,22 +117,15 @@ fn sentences() {
         ),
     ] {
         let shown = EntryView::from(&record(event)).to_string();
-        assert_eq!(
-            shown,
-            format!("2026-01-31T12:00:00.123Z  orders/42  {says}")
-        );
+        let expected = format!("2026-01-31T12:00:00.123Z  orders/42  {says}");
+        assert_eq!(shown, expected);
     }
 }
 
 #[test]
 fn an_entry_in_json() {
-    let expired = AuditEvent::Expired {
-        since: before(32_000),
-        deadline: before(2_000),
-        found_by: "9f9f9f…".to_owned(),
-    };
     assert_eq!(
-        serde_json::to_string(&EntryView::from(&record(expired))).unwrap(),
+        serde_json::to_string(&EntryView::from(&record(expired()))).unwrap(),
         r#"{"at":"2026-01-31T12:00:00.123456Z","key":"orders/42","event":"expired","token":7,"arrival":9,"claim":"1a2b3c…","mode":"exclusive","owner":{"host":"build7","pid":812,"label":"deploy"},"held_ms":30000,"expired_at":"2026-01-31T11:59:58.123456Z","found_by":"9f9f9f…"}"#
     );
 }

@@ -56,6 +56,19 @@ fn typed(model: &mut Model, keys: &str) -> Option<Action> {
     last
 }
 
+/// The model once that was typed.
+fn after(mut model: Model, keys: &str) -> Model {
+    model.arrange(9, at(0));
+    typed(&mut model, keys);
+    model
+}
+
+/// This lock was looked at by itself.
+fn look(model: &mut Model, lock: KeyView, now: u64) {
+    let update = Update::Shown(vec![lock]);
+    model.take(update, at(now)).unwrap();
+}
+
 /// The keys on the screen, the chosen one in brackets.
 fn keys(model: &mut Model, height: usize) -> Vec<String> {
     model.arrange(height, at(1));
@@ -74,21 +87,14 @@ fn sorted_by_waiters_age_or_rate() {
     old.holders[0].since = Some("2026-01-31T11:00:00Z".parse().unwrap());
     let mut free = held("unheld", 2, 1);
     free.holders.clear();
-    let mut model = model(vec![
-        old.clone(),
-        free.clone(),
-        held("busy", 3, 2),
-        held("b", 4, 0),
-    ]);
+    let (busy, b) = (held("busy", 3, 2), held("b", 4, 0));
+    let mut model = model(vec![old.clone(), free.clone(), busy, b]);
     assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
     typed(&mut model, "a");
     assert_eq!(keys(&mut model, 9), ["[old]", "b", "busy", "unheld"]);
     typed(&mut model, "r");
-    pass(
-        &mut model,
-        vec![old, free, held("busy", 3, 2), held("b", 5, 0)],
-        at(1),
-    );
+    let now = vec![old, free, held("busy", 3, 2), held("b", 5, 0)];
+    pass(&mut model, now, at(1));
     assert_eq!(keys(&mut model, 9), ["[b]", "busy", "old", "unheld"]);
     typed(&mut model, "w");
     assert_eq!(keys(&mut model, 9), ["[busy]", "unheld", "b", "old"]);
@@ -133,21 +139,18 @@ fn the_chosen_line_stays_on_the_screen() {
 fn what_a_pass_does_not_find_is_gone() {
     let mut model = model(vec![held("a", 1, 0), held("b", 2, 0), held("c", 3, 0)]);
     model.take(Update::Began, at(1)).unwrap();
-    model
-        .take(Update::Page(vec![held("a", 1, 0)], vec![]), at(1))
-        .unwrap();
+    let page = Update::Page(vec![held("a", 1, 0)], vec![]);
+    model.take(page, at(1)).unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]", "b", "c"]);
     // Looked at by itself meanwhile, and still there.
-    model
-        .take(Update::Shown(vec![held("b", 2, 0)]), at(2))
-        .unwrap();
+    look(&mut model, held("b", 2, 0), 2);
     model.take(Update::Ended, at(2)).unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
     let free = KeyView {
         holders: vec![],
         ..held("b", 2, 0)
     };
-    model.take(Update::Shown(vec![free]), at(3)).unwrap();
+    look(&mut model, free, 3);
     assert_eq!(keys(&mut model, 9), ["[a]"]);
 }
 
@@ -175,10 +178,7 @@ fn a_filter_is_typed_and_begins_anew() {
     model.typed(&paste, at(1));
     typed(&mut model, "\n");
     assert_eq!(model.pattern, "orders/*2");
-    typed(
-        &mut model,
-        "/\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\u{8}\n",
-    );
+    typed(&mut model, &format!("/{}\n", "\u{8}".repeat(10)));
     assert_eq!(model.pattern, "*");
 }
 
@@ -214,16 +214,12 @@ fn a_lock_is_broken_only_after_a_yes() {
 
 #[test]
 fn the_question_goes_when_the_holder_has_changed() {
-    let mut model = model(vec![held("k", 7, 1)]);
-    model.arrange(9, at(0));
-    typed(&mut model, "b");
+    let mut model = after(model(vec![held("k", 7, 1)]), "b");
     let mut renewed = held("k", 7, 2);
     renewed.holders[0].expires_in_ms = Some(1);
-    model.take(Update::Shown(vec![renewed]), at(1)).unwrap();
+    look(&mut model, renewed, 1);
     assert!(model.over.is_some());
-    model
-        .take(Update::Shown(vec![held("k", 8, 0)]), at(1))
-        .unwrap();
+    look(&mut model, held("k", 8, 0), 1);
     assert_eq!(model.over, None);
     assert_eq!(typed(&mut model, "y"), None);
 }
@@ -253,9 +249,8 @@ async fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
     let refused = leasehold::connect("no-store:").await.unwrap_err();
     let refused = || Update::Failed(refused.clone());
     let mut model = Model::new("*");
-    model
-        .take(Update::Failed(no_answer().await), at(0))
-        .unwrap();
+    let silent = Update::Failed(no_answer().await);
+    model.take(silent, at(0)).unwrap();
     assert!(model.table.failure().is_some());
     assert!(model.take(refused(), at(0)).is_err());
     pass(&mut model, vec![held("k", 1, 0)], at(1));
@@ -289,6 +284,21 @@ fn lines(buffer: &Buffer) -> Vec<String> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
+/// Expects this of each size of a screen.
+#[track_caller]
+fn on_three_screens(shown: impl Fn((u16, u16)) -> Vec<String>, expected: [&[&str]; 3]) {
+    for (size, expected) in SIZES.into_iter().zip(expected) {
+        assert_eq!(shown(size), expected, "{size:?}");
+    }
+}
+
+/// The place of the first line that begins so.
+#[track_caller]
+fn line_of(shown: &[String], begins: &str) -> usize {
+    let place = shown.iter().position(|line| line.starts_with(begins));
+    place.unwrap_or_else(|| panic!("no {begins:?}: {shown:#?}"))
+}
+
 fn busy() -> Model {
     let mut shared = held("config", 9, 0);
     shared.holders.push(shared.holders[0].clone());
@@ -304,9 +314,7 @@ fn busy() -> Model {
 #[test]
 fn the_table_on_three_screens() {
     let table = |size| lines(&screen(&mut busy(), size, true, 12));
-    for (size, expected) in SIZES.into_iter().zip([TABLE_80, TABLE_40, TABLE_120]) {
-        assert_eq!(table(size), expected);
-    }
+    on_three_screens(table, [TABLE_80, TABLE_40, TABLE_120]);
 }
 
 const TABLE_80: &[&str] = &[
@@ -340,14 +348,10 @@ const TABLE_120: &[&str] = &[
 #[test]
 fn details_on_three_screens() {
     let details = |size| {
-        let mut model = model(vec![held("orders/42", 7, 3)]);
-        model.arrange(9, at(0));
-        typed(&mut model, "\n");
+        let mut model = after(model(vec![held("orders/42", 7, 3)]), "\n");
         lines(&screen(&mut model, size, true, 12))
     };
-    for (size, expected) in SIZES.into_iter().zip([DETAILS_80, DETAILS_40, DETAILS_120]) {
-        assert_eq!(details(size), expected);
-    }
+    on_three_screens(details, [DETAILS_80, DETAILS_40, DETAILS_120]);
 }
 
 #[test]
@@ -355,15 +359,11 @@ fn at_40_columns_key_holder_and_waiting_are_there() {
     for (sort, column) in [("w", "WAITING"), ("a", "HELD FOR"), ("r", "CHG/MIN")] {
         let mut model = model(crate::tables::tests::long());
         typed(&mut model, sort);
-        let shown = lines(&screen(&mut model, (40, 12), true, 3_600));
-        for part in [
-            "KEY", "HELD BY", "WAITING", column, "a-pool/", "3/3 ", "1234", "…",
-        ] {
-            assert!(shown.join("\n").contains(part), "{part}: {shown:#?}");
-        }
+        let shown = lines(&screen(&mut model, (40, 12), true, 3_600)).join("\n");
+        says(&shown, ["KEY", "HELD BY", "WAITING", column]);
+        says(&shown, ["a-pool/", "3/3 ", "1234", "…"]);
         typed(&mut model, "w");
-        model.arrange(9, at(0));
-        typed(&mut model, "\n");
+        let mut model = after(model, "\n");
         let shown = lines(&screen(&mut model, (40, 12), true, 0)).join("\n");
         says(&shown, ["a-pool/", "holds ", "waits, 1", "812", "a-label"]);
     }
@@ -371,11 +371,8 @@ fn at_40_columns_key_holder_and_waiting_are_there() {
 
 #[test]
 fn what_is_said_covers_nothing() {
-    let mut model = model(
-        (0..20)
-            .map(|n| held(&format!("k{n:02}"), n + 1, 3))
-            .collect(),
-    );
+    let locks = (0..20).map(|n| held(&format!("k{n:02}"), n + 1, 3));
+    let mut model = model(locks.collect());
     let said = "a (pid 1 on build7) holds k00 and waits for k01; ".repeat(4);
     let found = Update::Deadlocks(vec![DeadlockView::saying(&said)]);
     model.take(found, at(1)).unwrap();
@@ -387,60 +384,38 @@ fn what_is_said_covers_nothing() {
         assert_eq!(model.wants().shown.len(), rows, "{shown:#?}");
         typed(&mut model, "w\n");
         let shown = lines(&screen(&mut model, size, true, 2));
-        let history = shown.iter().position(|line| line.starts_with("history,"));
-        let (history, deadlock) = (
-            history.expect("a heading"),
-            shown
-                .iter()
-                .position(|line| line.starts_with("deadlock: "))
-                .expect("a deadlock"),
-        );
-        assert!(history + 1 < deadlock, "{shown:#?}");
-        let waits = shown[..history]
-            .iter()
-            .filter(|line| line.starts_with("waits, "));
-        assert!(waits.count() > 0, "{shown:#?}");
+        let history = line_of(&shown, "history,");
+        assert!(history + 1 < line_of(&shown, "deadlock: "), "{shown:#?}");
+        assert!(line_of(&shown, "waits, ") < history, "{shown:#?}");
     }
 }
 
 #[test]
 fn details_have_the_history_of_the_key() {
-    let mut model = model(vec![held("orders/42", 7, 3)]);
-    model.arrange(9, at(0));
-    typed(&mut model, "\n");
+    let heading = "history, the newest first".to_owned();
+    let mut model = after(model(vec![held("orders/42", 7, 3)]), "\n");
     let entries = crate::history::tests::entries();
     let newest = entries[0].without_key();
     let history = ("orders/42".to_owned(), Ok(entries));
     model.history = Some(history);
     for size in SIZES {
         let shown = lines(&screen(&mut model, size, true, 12));
-        let at = shown
-            .iter()
-            .position(|line| line == "history, the newest first");
-        let at = at.expect("a heading");
-        let line = &shown[at + 1];
+        let at = shown.iter().position(|line| *line == heading);
+        let line = &shown[at.expect("a heading") + 1];
         let begins: String = newest.chars().take(38).collect();
         assert!(line.starts_with(&begins), "{shown:?}");
-        assert!(
-            shown.iter().any(|line| line.starts_with("holds ")),
-            "{shown:?}"
-        );
+        line_of(&shown, "holds ");
     }
     pass(&mut model, vec![], at(20));
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
     assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
-    assert!(
-        shown.contains(&"history, the newest first".to_owned()),
-        "{shown:?}"
-    );
+    assert!(shown.contains(&heading), "{shown:?}");
     // That of another key is not shown.
     let other = ("other".to_owned(), Ok(vec![]));
     model.history = Some(other);
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
-    assert!(
-        !shown.iter().any(|line| line.starts_with("history")),
-        "{shown:?}"
-    );
+    let is_shown = shown.iter().any(|line| line.starts_with("history"));
+    assert!(!is_shown, "{shown:?}");
 }
 
 #[test]
@@ -498,15 +473,11 @@ const DETAILS_120: &[&str] = &[
 #[test]
 fn the_question_names_key_and_holder_on_three_screens() {
     let asked = |size| {
-        let mut model = model(vec![held("orders/42", 7, 3)]);
-        model.arrange(9, at(0));
-        typed(&mut model, "b");
+        let mut model = after(model(vec![held("orders/42", 7, 3)]), "b");
         let lines = lines(&screen(&mut model, size, true, 0));
         lines[2..].to_vec()
     };
-    for (size, expected) in SIZES.into_iter().zip([ASKED_80, ASKED_40, ASKED_120]) {
-        assert_eq!(asked(size), expected);
-    }
+    on_three_screens(asked, [ASKED_80, ASKED_40, ASKED_120]);
 }
 
 const ASKED_80: &[&str] = &[
@@ -544,12 +515,8 @@ fn help_has_room_on_the_smallest_screen() {
 fn colours_are_a_choice_and_nothing_else_differs() {
     for size in SIZES {
         for keys in ["", "\n", "b", "?", "/"] {
-            let mut shown = [true, false].map(|colour| {
-                let mut model = busy();
-                model.arrange(9, at(0));
-                typed(&mut model, keys);
-                screen(&mut model, size, colour, 12)
-            });
+            let shown = |colour| screen(&mut after(busy(), keys), size, colour, 12);
+            let mut shown = [true, false].map(shown);
             let coloured = |buffer: &Buffer| {
                 let plain = |cell: &Cell| cell.fg == Color::Reset && cell.bg == Color::Reset;
                 !buffer.content.iter().all(plain)
@@ -574,9 +541,7 @@ fn text_of_others_is_harmless() {
     evil.holders[0].note = Some("\u{200b}\r".to_owned());
     for size in SIZES {
         for keys in ["", "\n", "b", "/\u{202e}\u{1b}[2J"] {
-            let mut model = model(vec![evil.clone()]);
-            model.arrange(9, at(0));
-            typed(&mut model, keys);
+            let mut model = after(model(vec![evil.clone()]), keys);
             let buffer = screen(&mut model, size, true, 0);
             let shown: String = buffer.content.iter().map(Cell::symbol).collect();
             let harmful = |c: char| c.is_control() || "\u{202e}\u{200b}".contains(c);
@@ -599,40 +564,27 @@ async fn the_state_of_the_store_is_said() {
     assert_eq!(said(&mut model(vec![]), 0), "no locks");
     let mut quiet = model(vec![held("k", 1, 0)]);
     quiet.take(Update::Asked, at(10)).unwrap();
-    assert_eq!(
-        said(&mut quiet, 13),
-        "this is 13 s old: the store has not answered for 3 s"
-    );
+    let silent = "this is 13 s old: the store has not answered for 3 s";
+    assert_eq!(said(&mut quiet, 13), silent);
     let why = no_answer().await;
     quiet.take(Update::Failed(why.clone()), at(15)).unwrap();
-    assert_eq!(
-        said(&mut quiet, 15),
-        format!("this is 15 s old: {why}; trying again")
-    );
+    let failed = format!("this is 15 s old: {why}; trying again");
+    assert_eq!(said(&mut quiet, 15), failed);
     let mut unread = Model::new("orders/");
     pass(&mut unread, vec![], at(0));
-    assert_eq!(
-        said(&mut unread, 0),
-        "no lock orders/; for all that begin so: orders/*"
-    );
+    let hint = "no lock orders/; for all that begin so: orders/*";
+    assert_eq!(said(&mut unread, 0), hint);
     let mut slow = model(vec![held("k", 1, 0)]);
     pass(&mut slow, vec![held("k", 1, 0)], at(4));
-    assert_eq!(
-        said(&mut slow, 4),
-        "these are read every 1.0 s, all locks every 4.0 s"
-    );
+    let periods = "these are read every 1.0 s, all locks every 4.0 s";
+    assert_eq!(said(&mut slow, 4), periods);
     slow.tell("broke k".to_owned(), at(4));
     assert_eq!(said(&mut slow, 5), "broke k");
-    slow.take(
-        Update::Page(vec![], vec!["a: damaged".to_owned(), "b".to_owned()]),
-        at(20),
-    )
-    .unwrap();
+    let damaged = vec!["a: damaged".to_owned(), "b".to_owned()];
+    slow.take(Update::Page(vec![], damaged), at(20)).unwrap();
     slow.take(Update::Ended, at(20)).unwrap();
-    assert_eq!(
-        said(&mut slow, 20),
-        "2 cannot be read: leasehold ls names them"
-    );
+    let unreadable = "2 cannot be read: leasehold ls names them";
+    assert_eq!(said(&mut slow, 20), unreadable);
 }
 
 #[test]
@@ -640,10 +592,7 @@ fn no_screen_is_too_small() {
     for width in 0..30 {
         for height in 0..8 {
             for keys in ["", "\n", "b", "?", "/abc"] {
-                let mut model = busy();
-                model.arrange(9, at(0));
-                typed(&mut model, keys);
-                screen(&mut model, (width, height), true, 0);
+                screen(&mut after(busy(), keys), (width, height), true, 0);
             }
         }
     }
@@ -651,15 +600,11 @@ fn no_screen_is_too_small() {
 
 #[test]
 fn ten_thousand_locks_are_drawn_from_memory() {
-    let locks = (0..10_000)
-        .map(|n| held(&format!("k/{n}"), n, n % 2))
-        .collect();
-    let mut model = model(locks);
+    let locks = (0..10_000).map(|n| held(&format!("k/{n}"), n, n % 2));
+    let mut model = model(locks.collect());
     let lines = lines(&screen(&mut model, (80, 24), true, 0));
-    assert!(
-        lines[0].starts_with("10000 locks, 5000 waiting, by waiters"),
-        "{lines:?}"
-    );
+    let heading = "10000 locks, 5000 waiting, by waiters";
+    assert!(lines[0].starts_with(heading), "{lines:?}");
     assert_eq!(model.wants().shown.len(), 20);
 }
 
@@ -674,10 +619,8 @@ async fn a_lock_that_another_holds_by_now_is_not_broken() {
     let _ = first.release().await.unwrap();
     let second = lock.lock().await.unwrap();
     let told = break_key(client.clone(), Box::new(asked)).await;
-    assert!(
-        told.starts_with("nothing was broken: now k is held by"),
-        "{told}"
-    );
+    let refused = "nothing was broken: now k is held by";
+    assert!(told.starts_with(refused), "{told}");
     second.renew().await.expect("it holds");
     let told = break_key(client.clone(), Box::new(look().await)).await;
     assert!(told.starts_with("broke k"), "{told}");
@@ -724,12 +667,8 @@ fn written(what: &str) -> String {
     let mut this = Command::new(std::env::current_exe().unwrap());
     this.args(["--exact", "top::tests::at_a_terminal", "--nocapture"]);
     this.env("LEASEHOLD_TEST_SCREEN", what);
-    let mut at = this
-        .stdin(open())
-        .stdout(open())
-        .stderr(open())
-        .spawn()
-        .unwrap();
+    this.stdin(open()).stdout(open()).stderr(open());
+    let mut at = this.spawn().unwrap();
     drop(this);
     let mut written = Vec::new();
     let mut buffer = [0; 1024];
@@ -740,11 +679,8 @@ fn written(what: &str) -> String {
     }
     let written = String::from_utf8(written).unwrap();
     assert!(at.wait().unwrap().success(), "{written}");
-    assert_eq!(
-        format!("{:?}", tcgetattr(&master).unwrap()),
-        before,
-        "{what}"
-    );
+    let after = format!("{:?}", tcgetattr(&master).unwrap());
+    assert_eq!(after, before, "{what}");
     written
 }
 
@@ -763,14 +699,9 @@ fn the_terminal_is_left_once_and_as_it_was() {
         }
         let (_, after) = left.rsplit_once(LEFT).unwrap();
         assert!(!after.contains("\x1b[?25l"), "{what}: {left:?}");
-        assert_eq!(
-            after.contains("as a test"),
-            what.ends_with("panics"),
-            "{after:?}"
-        );
-        assert_eq!(
-            left.matches("as a test").count(),
-            usize::from(what.ends_with("panics"))
-        );
+        let panics = what.ends_with("panics");
+        assert_eq!(after.contains("as a test"), panics, "{after:?}");
+        let said = left.matches("as a test").count();
+        assert_eq!(said, usize::from(panics));
     }
 }

@@ -17,6 +17,18 @@ fn tokens(tokens: &[(&str, Option<u64>)]) -> Vec<(String, Option<u64>)> {
     named.collect()
 }
 
+/// Expects this object.
+#[track_caller]
+fn is_object(event: &Event, expected: &Value) {
+    assert_eq!(object(event), *expected);
+}
+
+/// Expects this sentence where only what matters is said.
+#[track_caller]
+fn says(event: &Event, expected: &str) {
+    assert_eq!(event.sentence(false).unwrap(), expected);
+}
+
 fn object(event: &Event) -> Value {
     let line = serde_json::to_string(&event.fields).unwrap();
     serde_json::from_str(&line).unwrap()
@@ -31,17 +43,13 @@ fn several_keys_have_a_token_each() {
         None,
         (false, false),
     );
-    assert_eq!(
-        acquired.sentence(true).unwrap(),
-        "acquired b, a, tokens 7, 9"
-    );
-    assert_eq!(
-        object(&acquired),
-        json!({
-            "event": "acquired", "key": "b", "keys": ["b", "a"],
-            "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
-        })
-    );
+    let sentence = acquired.sentence(true).unwrap();
+    assert_eq!(sentence, "acquired b, a, tokens 7, 9");
+    let expected = json!({
+        "event": "acquired", "key": "b", "keys": ["b", "a"],
+        "token": 7, "tokens": {"b": 7, "a": 9}, "waited_ms": 0,
+    });
+    is_object(&acquired, &expected);
 }
 
 #[test]
@@ -104,26 +112,18 @@ fn without_a_token_there_is_no_number() {
     );
     let sentence = acquired.sentence(true).unwrap();
     assert_eq!(sentence, "acquired a, b, without a token");
-    assert_eq!(
-        object(&acquired),
-        json!({"event": "acquired", "key": "a", "keys": ["a", "b"], "waited_ms": 0})
-    );
+    let expected = json!({"event": "acquired", "key": "a", "keys": ["a", "b"], "waited_ms": 0});
+    is_object(&acquired, &expected);
 }
 
 #[test]
 fn says_who_holds() {
     let holders = [claim(Some("deploy"))];
     let conflict = Event::conflict("orders/42", Duration::ZERO, &holders);
-    assert_eq!(
-        conflict.sentence(false).unwrap(),
-        "orders/42 is held by build7 (pid 812, label deploy) for 4 min; \
-         free in 12 s unless renewed"
-    );
-    let waiting = Event::waiting("k", 2, &[]);
-    assert_eq!(
-        waiting.sentence(false).unwrap(),
-        "waiting for k (position 2)"
-    );
+    let held = "orders/42 is held by build7 (pid 812, label deploy) for 4 min; \
+                free in 12 s unless renewed";
+    says(&conflict, held);
+    says(&Event::waiting("k", 2, &[]), "waiting for k (position 2)");
 }
 
 #[test]
@@ -134,18 +134,11 @@ fn what_was_not_announced_ends_in_silence() {
         Event::acquired(&keys, &tokens, waited, None, (false, announced))
     };
     assert_eq!(acquired(false).sentence(false), None);
-    assert_eq!(
-        acquired(false).sentence(true).unwrap(),
-        "acquired k, token 7"
-    );
-    assert_eq!(
-        acquired(true).sentence(false).unwrap(),
-        "acquired k after 1.5 s"
-    );
-    assert_eq!(
-        object(&acquired(true)),
-        json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500})
-    );
+    let quiet = acquired(false);
+    assert_eq!(quiet.sentence(true).unwrap(), "acquired k, token 7");
+    says(&acquired(true), "acquired k after 1.5 s");
+    let expected = json!({"event": "acquired", "key": "k", "token": 7, "waited_ms": 1500});
+    is_object(&acquired(true), &expected);
 }
 
 #[test]
@@ -159,16 +152,12 @@ fn what_the_store_said_is_told() {
         };
         Event::expiring(&end, Duration::from_millis(1_500))
     };
-    assert_eq!(
-        expiring(Some("NOREPLICAS")).sentence(false).unwrap(),
-        "cannot renew k (NOREPLICAS); the lease ends in 1.5 s",
-        "the server has answered"
-    );
-    assert_eq!(
-        expiring(None).sentence(false).unwrap(),
-        "cannot renew k: no answer; the lease ends in 1.5 s"
-    );
-    let json = object(&expiring(Some("NOREPLICAS")));
+    let answered = expiring(Some("NOREPLICAS"));
+    let said = "cannot renew k (NOREPLICAS); the lease ends in 1.5 s";
+    says(&answered, said);
+    let said = "cannot renew k: no answer; the lease ends in 1.5 s";
+    says(&expiring(None), said);
+    let json = object(&answered);
     assert_eq!(json["cause"], "NOREPLICAS");
     assert_eq!(json["remaining_ms"], 1_500);
 }
@@ -182,13 +171,9 @@ fn loss_is_an_error() {
         cause: None,
     });
     assert_eq!(lost.tone, Tone::Urgent);
-    assert_eq!(
-        lost.sentence(false).unwrap(),
-        "lost k: the store no longer has the claim: it was broken, it expired, or the store \
-         lost data; stopping the command"
-    );
-    assert_eq!(
-        object(&lost),
-        json!({"event": "lost", "key": "k", "reason": "gone", "action": "term"})
-    );
+    let said = "lost k: the store no longer has the claim: it was broken, it expired, or the store \
+                lost data; stopping the command";
+    says(&lost, said);
+    let expected = json!({"event": "lost", "key": "k", "reason": "gone", "action": "term"});
+    is_object(&lost, &expected);
 }

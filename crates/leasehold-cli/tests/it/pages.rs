@@ -27,51 +27,35 @@ use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::common::{in_environment_of, leasehold};
+use crate::common::{in_environment_of, leasehold, table};
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
-const NOT_RUN: [(&str, &str); 24] = [
-    (
-        "CONTRIBUTING.md",
-        "it builds, and it is what runs the other blocks",
-    ),
-    ("README.md", "scripts/test begins with it"),
-    ("README.md", "it is what runs the other blocks"),
-    ("docs/install.md", RELEASE),
-    ("docs/install.md", RELEASE),
-    ("docs/install.md", RELEASE),
-    ("docs/install.md", RELEASE),
-    ("docs/install.md", "it builds for minutes"),
-    (
-        "docs/install.md",
-        "it needs a release and a container engine",
-    ),
-    ("docs/proof/README.md", LONG),
-    ("docs/proof/concurrency.md", LONG),
-    ("docs/proof/concurrency.md", RECORD),
-    ("docs/proof/faults.md", "a synopsis"),
-    ("docs/proof/faults.md", RECORD),
-    ("docs/proof/faults.md", RECORD),
-    ("docs/proof/fuzzing.md", LONG),
-    ("docs/proof/fuzzing.md", RECORD),
-    ("docs/proof/model.md", LONG),
-    ("docs/proof/simulation.md", LONG),
-    (
-        "docs/proof/simulation.md",
-        "it fails, as it should; the simulation's own tests break it the same way",
-    ),
-    (
-        "docs/recipes/docker.md",
-        "it needs Docker; the entrypoint is run as process 1 of a PID namespace",
-    ),
-    ("docs/stores/local.md", GROUP),
-    ("docs/stores/local.md", GROUP),
-    ("docs/watching.md", "it needs a terminal"),
-];
-const LONG: &str = "it takes minutes or hours; scripts/test has the short form";
-const RELEASE: &str = "it needs a release";
-const RECORD: &str = "a record of what was run";
-const GROUP: &str = "it makes a group of this machine";
+const NOT_RUN: &str = "
+    CONTRIBUTING.md           | it builds, and it is what runs the other blocks
+    README.md                 | scripts/test begins with it
+    README.md                 | it is what runs the other blocks
+    docs/install.md           | it needs a release
+    docs/install.md           | it needs a release
+    docs/install.md           | it needs a release
+    docs/install.md           | it needs a release
+    docs/install.md           | it builds for minutes
+    docs/install.md           | it needs a release and a container engine
+    docs/proof/README.md      | it takes minutes or hours; scripts/test has the short form
+    docs/proof/concurrency.md | it takes minutes or hours; scripts/test has the short form
+    docs/proof/concurrency.md | a record of what was run
+    docs/proof/faults.md      | a synopsis
+    docs/proof/faults.md      | a record of what was run
+    docs/proof/faults.md      | a record of what was run
+    docs/proof/fuzzing.md     | it takes minutes or hours; scripts/test has the short form
+    docs/proof/fuzzing.md     | a record of what was run
+    docs/proof/model.md       | it takes minutes or hours; scripts/test has the short form
+    docs/proof/simulation.md  | it takes minutes or hours; scripts/test has the short form
+    docs/proof/simulation.md  | it fails, as it should; the simulation's own tests break it the same way
+    docs/recipes/docker.md    | it needs Docker; the entrypoint is run as process 1 of a PID namespace
+    docs/stores/local.md      | it makes a group of this machine
+    docs/stores/local.md      | it makes a group of this machine
+    docs/watching.md          | it needs a terminal
+";
 
 /// Names of servers that the pages use. A page that needs another adds it here.
 const HOSTS: [&str; 2] = ["host", "db1"];
@@ -118,7 +102,8 @@ fn every_block_that_is_not_run_is_listed_with_its_reason() {
     let marked: Vec<_> = blocks
         .filter_map(|block| Some((block.page.clone(), block.not_run?)))
         .collect();
-    let listed = NOT_RUN.map(|(page, reason)| (page.to_owned(), reason.to_owned()));
+    let listed = table::<2>(NOT_RUN).into_iter();
+    let listed: Vec<_> = listed.map(|[page, reason]| (page, reason)).collect();
     assert_eq!(marked, listed);
 }
 

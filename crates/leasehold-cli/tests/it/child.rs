@@ -77,11 +77,8 @@ async fn the_command_knows_its_key_token_and_store() {
     let ended = Process::run(command).await;
     let parts: Vec<_> = ended.stdout.trim_end().split('|').collect();
     assert_eq!(parts[0], "orders/42 {ö}");
-    assert!(
-        parts[1].parse::<u64>().unwrap() > 1_700_000_000_000_000,
-        "{}",
-        parts[1]
-    );
+    let token: u64 = parts[1].parse().unwrap();
+    assert!(token > 1_700_000_000_000_000, "{token}");
     assert_eq!(&parts[2..], ["memory:", ""]);
 }
 
@@ -111,17 +108,13 @@ async fn the_command_leads_a_group_and_begins_with_no_signal_blocked() {
     assert_eq!(lines[0], lines[1]);
     assert_eq!(lines[2], "SigBlk:\t0000000000000000");
     let ours = std::fs::read_to_string("/proc/self/status").unwrap();
-    let ours = ours
-        .lines()
-        .find(|line| line.starts_with("SigIgn"))
-        .unwrap();
+    let mut ours = ours.lines();
+    let ours = ours.find(|line| line.starts_with("SigIgn")).unwrap();
     // The testing program ignores SIGPIPE, as Rust programs do; what it starts does not.
     let mask =
         |line: &str| u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
-    assert_eq!(
-        mask(lines[3]),
-        mask(ours) & !(1 << (Signal::PIPE.as_raw() - 1))
-    );
+    let pipe = 1_u64 << (Signal::PIPE.as_raw() - 1);
+    assert_eq!(mask(lines[3]), mask(ours) & !pipe);
 }
 
 #[tokio::test]

@@ -120,10 +120,8 @@ async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
     for each in all {
         each.finish().await.has_been_quiet(Some(0));
     }
-    assert_eq!(
-        fs::read_to_string(store.path("count")).unwrap().trim(),
-        "20"
-    );
+    let count = fs::read_to_string(store.path("count")).unwrap();
+    assert_eq!(count.trim(), "20");
 }
 
 async fn an_owner_enters_again(store: &Store) {

@@ -59,26 +59,19 @@ impl Manifest {
         };
         assert_eq!(text(&document["apiVersion"]), version);
         if kind == "Deployment" {
-            assert_eq!(
-                spec["selector"]["matchLabels"],
-                template["metadata"]["labels"]
-            );
+            let labels = &template["metadata"]["labels"];
+            assert_eq!(spec["selector"]["matchLabels"], *labels);
         }
         let pod = &template["spec"];
-        let volumes: Vec<_> = list(&pod["volumes"])
-            .iter()
-            .map(|it| text(&it["name"]))
-            .collect();
-        let both = ["initContainers", "containers"]
-            .map(|name| list(&pod[name]))
-            .concat();
+        let volumes = list(&pod["volumes"]);
+        let volumes: Vec<_> = volumes.iter().map(|it| text(&it["name"])).collect();
+        let both = ["initContainers", "containers"].map(|name| list(&pod[name]));
+        let both = both.concat();
         let containers: Vec<_> = both.iter().map(|it| Container::of(it, &volumes)).collect();
-        let grace = pod["terminationGracePeriodSeconds"]
-            .as_i64()
-            .expect("a time to stop");
+        let grace = pod["terminationGracePeriodSeconds"].as_i64();
         Self {
             kind,
-            grace: grace.cast_unsigned(),
+            grace: grace.expect("a time to stop").cast_unsigned(),
             containers,
             text: manifest.to_owned(),
         }
@@ -96,10 +89,8 @@ fn check_fields(yaml: &Yaml) {
     match yaml {
         Yaml::Hash(fields) => fields.iter().for_each(|(name, value)| {
             let name = text(name);
-            assert!(
-                FIELDS.split_whitespace().any(|known| known == name),
-                "{name}"
-            );
+            let mut known = FIELDS.split_whitespace();
+            assert!(known.any(|known| known == name), "{name}");
             check_fields(value);
         }),
         Yaml::Array(items) => items.iter().for_each(check_fields),

@@ -45,10 +45,8 @@ async fn all_commands_of_a_rule_are_under_its_lock_and_have_the_token() {
     let mut lines = made.stdout.lines();
     assert_eq!(lines.next(), Some("migrate"), "{made:?}");
     let token = lines.next().and_then(|line| line.strip_prefix("seed "));
-    assert!(
-        token.is_some_and(|token| token.parse::<u64>().is_ok()),
-        "{made:?}"
-    );
+    let is_number = token.is_some_and(|token| token.parse::<u64>().is_ok());
+    assert!(is_number, "{made:?}");
 }
 
 #[tokio::test]

@@ -59,12 +59,8 @@ async fn a_script_takes_its_lock_under_another_one_too() {
     machine.install_job("dump");
     let runs = shell(&machine, "leasehold run other -- ./backup.sh");
     started(&runs, "dump").await;
-    assert_eq!(
-        run(&machine, "leasehold run -n backup -- true")
-            .await
-            .code(),
-        Some(75)
-    );
+    let busy = run(&machine, "leasehold run -n backup -- true").await;
+    busy.has_code(Some(75));
     machine.release("dump").await;
     runs.finish().await.has_code(Some(0));
 }
@@ -96,31 +92,22 @@ async fn a_deploy_needs_a_token_and_hands_it_on() {
     let line = "CI_COMMIT=v2 leasehold run deploy/production -- ./deploy.sh";
     let with = run(&machine, line).await;
     with.has_code(Some(0));
-    let switched = with
-        .stdout
-        .lines()
-        .last()
-        .and_then(|line| line.strip_prefix("switch "));
+    let last = with.stdout.lines().last();
+    let switched = last.and_then(|line| line.strip_prefix("switch "));
     let (token, commit) = switched.unwrap().split_once(' ').unwrap();
-    assert!(
-        token.parse::<u64>().unwrap() > 0 && commit == "v2",
-        "{with:?}"
-    );
+    assert!(token.parse::<u64>().unwrap() > 0, "{with:?}");
+    assert_eq!(commit, "v2", "{with:?}");
 }
 
 #[tokio::test]
 async fn the_jobs_of_a_pipeline_have_one_lock() {
     let fleet = Fleet::of(STORE);
     let machine = machine(&fleet, "deploy.md", &[], &["upload"]);
-    let page = pages()
-        .into_iter()
-        .find(|page| page.name == "docs/recipes/deploy.md");
+    let mut pages = pages().into_iter();
+    let page = pages.find(|page| page.name == "docs/recipes/deploy.md");
     let blocks = page.unwrap().blocks();
-    let jobs = blocks
-        .iter()
-        .find(|block| block.text.contains("--detach"))
-        .unwrap();
-    let jobs: Vec<_> = jobs.text.lines().skip(1).collect();
+    let jobs = blocks.iter().find(|it| it.text.contains("--detach"));
+    let jobs: Vec<_> = jobs.unwrap().text.lines().skip(1).collect();
     let [hold, renew, work, release] = &*jobs else {
         panic!("{jobs:?}")
     };
@@ -128,19 +115,16 @@ async fn the_jobs_of_a_pipeline_have_one_lock() {
     for broken in [false, true] {
         for job in [hold, renew, work] {
             run(&machine, job).await.has_code(Some(0));
-            assert_eq!(run(&machine, try_it).await.code(), Some(75));
+            run(&machine, try_it).await.has_code(Some(75));
         }
-        let status = match broken {
-            true => 79,
-            false => 0,
-        };
+        let status = if broken { 79 } else { 0 };
         if broken {
             let line = "leasehold break --yes deploy/production";
-            assert_eq!(run(&machine, line).await.code(), Some(0));
-            assert_eq!(run(&machine, renew).await.code(), Some(status));
+            run(&machine, line).await.has_code(Some(0));
+            run(&machine, renew).await.has_code(Some(status));
         }
-        assert_eq!(run(&machine, release).await.code(), Some(status));
-        assert_eq!(run(&machine, try_it).await.code(), Some(0));
+        run(&machine, release).await.has_code(Some(status));
+        run(&machine, try_it).await.has_code(Some(0));
     }
 }
 

@@ -16,12 +16,8 @@ fn run(database: &Connection, text: &str, token: u64) -> rusqlite::Result<()> {
 #[test]
 fn a_stale_token_changes_nothing() {
     for block in blocks("sql") {
-        assert!(
-            block.text.contains(":token"),
-            "{}:{}",
-            block.page,
-            block.line
-        );
+        let has_token = block.text.contains(":token");
+        assert!(has_token, "{}:{}", block.page, block.line);
         let database = Connection::open_in_memory().unwrap();
         run(&database, &block.text, 17).unwrap();
         run(&database, &block.text, 17).unwrap();

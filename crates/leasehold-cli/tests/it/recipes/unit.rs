@@ -122,10 +122,8 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn a_line_is_split_at_spaces_and_not_in_quotes() {
-    assert_eq!(
-        words("/bin/a -b  'c d' \"e\""),
-        ["/bin/a", "-b", "c d", "e"]
-    );
+    let words = words("/bin/a -b  'c d' \"e\"");
+    assert_eq!(words, ["/bin/a", "-b", "c d", "e"]);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Pool {
     room: Semaphore,
     /// Which of the hosts was connected to last.
     host: AtomicUsize,
+    /// The same of the session that listens, whose way may have others.
+    listens: AtomicUsize,
     /// Whether a connection was opened with these settings before.
     worked: AtomicBool,
 }
@@ -70,6 +72,7 @@ impl Pool {
             idle: Idle::new(IDLE),
             room: Semaphore::new(options.pool as usize),
             host: AtomicUsize::new(0),
+            listens: AtomicUsize::new(0),
             worked: AtomicBool::new(false),
         })
     }
@@ -201,7 +204,11 @@ impl Pool {
         let hosts = self.options.each_host(&config);
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-        let first = self.host.load(Ordering::Relaxed);
+        let last = match config.get_hosts() == self.options.config.get_hosts() {
+            true => &self.host,
+            false => &self.listens,
+        };
+        let first = last.load(Ordering::Relaxed);
         let silent = || Failure::Other(late(&server(&config), "took no connection"));
         let mut failure = silent();
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
@@ -210,10 +217,7 @@ impl Pool {
             tls::apply(&mut host, &self.options);
             match timeout(each, host.connect(tls)).await {
                 Ok(Ok(connected)) => {
-                    // The session that listens may have a way with other hosts.
-                    if config.get_hosts() == self.options.config.get_hosts() {
-                        self.host.store(place, Ordering::Relaxed);
-                    }
+                    last.store(place, Ordering::Relaxed);
                     return Ok(connected);
                 }
                 Ok(Err(error)) => failure = Failure::Server(error),

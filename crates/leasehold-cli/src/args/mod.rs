@@ -37,6 +37,7 @@ pub(crate) use usage::usage;
                   settings are in force.",
     after_long_help = tables()
 )]
+// Read by `parse`: clap alone leaves the settings empty.
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -66,6 +66,27 @@ fn options_that_are_settings_are_read_with_their_types() {
     assert!(command.store().unwrap().settings.layer.is_empty());
 }
 
+/// An option that is called as a setting is read as one.
+#[test]
+fn what_is_called_as_a_setting_is_one() {
+    let mut all = Cli::command();
+    all.build();
+    let mut seen = 0;
+    for command in all.get_subcommands() {
+        for row in &crate::config::TABLE {
+            let mut arguments = command.get_arguments();
+            let Some(option) = arguments.find(|it| it.get_id().as_str() == row.id()) else {
+                continue;
+            };
+            seen += 1;
+            let help = option.get_help().map(ToString::to_string);
+            let says = help.is_some_and(|help| help.contains(&row.variable()));
+            assert!(says, "{} --{}", command.get_name(), row.name);
+        }
+    }
+    assert!(seen > crate::config::TABLE.len(), "{seen}");
+}
+
 /// What people and scripts type, and what goes wrong in both.
 const WORDS: &[&str] = &[
     "run",
@@ -135,7 +156,7 @@ proptest::proptest! {
         ),
     ) {
         let typed = std::iter::once("leasehold".to_owned()).chain(typed);
-        if let Err(refused) = Cli::try_parse_from(typed) {
+        if let Err(refused) = parse(typed) {
             assert!(!refused.render().to_string().is_empty());
             assert!(matches!(refused.exit_code(), 0 | 2));
         }

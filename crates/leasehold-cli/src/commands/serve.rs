@@ -49,7 +49,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
             file.check(Owner::Anybody)?;
             file.text().map_err(cannot_read)?
         }
-        // What is not UTF-8 is refused below, as every other that is none.
+        // What is not UTF-8 is no printable character: it is refused below.
         (None, Some(text)) if !text.is_empty() => text.to_string_lossy().into_owned(),
         _ => return Ok(None),
     };

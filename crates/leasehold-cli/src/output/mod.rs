@@ -123,7 +123,9 @@ impl Printer {
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
     pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
-        self.show(value, String::new)?;
+        if self.0.options.json {
+            self.json_lines(slice::from_ref(value))?;
+        }
         self.notice(sentence);
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! Every sentence that the command can say, in one file that is reviewed as a text.
+//! Every sentence in the code of the command, in one file that is reviewed as a text.
 //!
+//! Texts that are files, such as `src/exit.txt`, are read there.
 //! `messages.txt` beside `Cargo.toml` has the texts of the command and of the crates that it is
 //! made of, file by file, with `{}` where values are put in. `LEASEHOLD_UPDATE=1 scripts/test
 //! messages::` writes it anew.

@@ -5,7 +5,7 @@ mod keys;
 mod model;
 mod view;
 
-use std::io;
+use std::{io, iter};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct TopOptions {
 }
 
 /// Shows the locks on standard output, until the user quits or `end` comes. `suspend` stops this
-/// process as Ctrl-Z does. Answers also what came of breaks, if the user has not seen it.
+/// process as Ctrl-Z does. Answers also what came of breaks, where the user has not seen it.
 pub async fn top<E>(
     client: Client,
     options: TopOptions,
@@ -144,7 +144,12 @@ impl Top {
                 }
                 Some(told) = self.breaking.join_next() => {
                     draw_at = Instant::now();
-                    self.model.tell(told.unwrap_or_else(|error| error.to_string()), draw_at);
+                    let others = iter::from_fn(|| self.breaking.try_join_next());
+                    let all = iter::once(told).chain(others);
+                    let all: Vec<_> = all
+                        .map(|told| told.unwrap_or_else(|error| error.to_string()))
+                        .collect();
+                    self.model.tell(all.join("; "), draw_at);
                 }
                 () = sleep_until(draw_at) => {}
             }

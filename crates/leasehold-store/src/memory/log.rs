@@ -57,9 +57,11 @@ impl KeptLog {
     }
 }
 
-/// A reading of it, whatever keys and times are meant: its reader leaves out the others.
+/// A reading of it.
 pub(super) struct MemoryLog<'a> {
     pub(super) store: &'a MemoryStore,
+    pub(super) key: Option<Key>,
+    pub(super) since: StoreTime,
     /// How many were read.
     pub(super) read: usize,
 }
@@ -72,7 +74,8 @@ impl AuditLog for MemoryLog<'_> {
             return Ok(Vec::new());
         };
         let new = log.records.iter().skip(self.read.saturating_sub(log.gone));
-        let records = new.cloned().collect();
+        let meant = new.filter(|record| record.is_for(self.key.as_ref(), self.since));
+        let records = meant.cloned().collect();
         self.read = log.gone + log.records.len();
         Ok(records)
     }

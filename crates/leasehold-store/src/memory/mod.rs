@@ -232,11 +232,13 @@ impl Records for MemoryStore {
 
     fn audit_log<'a>(
         &'a self,
-        _key: Option<&Key>,
-        _since: StoreTime,
+        key: Option<&Key>,
+        since: StoreTime,
     ) -> Option<Box<dyn AuditLog + 'a>> {
         Some(Box::new(MemoryLog {
             store: self,
+            key: key.cloned(),
+            since,
             read: 0,
         }))
     }

@@ -5,10 +5,10 @@ mod keys;
 mod model;
 mod view;
 
-use std::{io, iter};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{io, iter};
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, EventStream};
 use crossterm::terminal::{

@@ -470,7 +470,10 @@ fn a_clock_that_is_too_late_changes_nothing() {
         let steps = |from: u64| {
             let claim = |number| Claim {
                 inbox: Some(Inbox::new(HEARD[0]).unwrap()),
-                min_hold: second * u32::from(number % 2 == 0),
+                min_hold: match number % 2 {
+                    0 => second,
+                    _ => Duration::ZERO,
+                },
                 ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * second)
             };
             [

@@ -178,9 +178,10 @@ mod tls {
         // One of both is ignored, and nobody says which.
         own.ca = Some(Path::new("/ca.pem").into());
         let not = TlsOptions::trusting(Pem::text("no certificate"));
-        for invalid in [own, not] {
+        for (what, invalid) in [("both given", own), ("no certificate", not)] {
             let refused = Client::builder().store(&url).tls(invalid).connect();
-            fails(refused.await, ErrorKind::Invalid, &[]);
+            let error = refused.await.expect_err(what);
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}");
         }
     }
 }

@@ -23,7 +23,6 @@ mod deadlocks;
 mod every_call;
 mod example_programs;
 mod faces;
-mod failures;
 mod fence_redis;
 mod fencing_examples;
 mod forked;

@@ -105,7 +105,10 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
         let token = held.token();
         let release = tokio::spawn(held.release());
         let goes_on = state == Server::Paused;
-        let limit = [Duration::from_millis(200), SOON][usize::from(goes_on)];
+        let limit = match goes_on {
+            true => SOON,
+            false => Duration::from_millis(200),
+        };
         let early = timeout(limit, &mut waiter).await;
         assert_eq!(early.is_ok(), goes_on, "{state:?}");
         match state {

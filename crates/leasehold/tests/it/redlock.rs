@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::failures::fails;
 use crate::redis_support::LEAST_RIGHTS;
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
+use crate::steps::fails;
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
@@ -31,13 +31,18 @@ const TTL: Duration = Duration::from_secs(10);
 /// Claims `k`, which is free.
 async fn granted(store: &RedlockStore, number: u128, ttl: Duration) -> Token {
     let granted = store.claim(&key("k"), &claim(store, number, ttl)).await;
-    token(granted.unwrap().reply)
+    token(
+        granted
+            .unwrap_or_else(|error| panic!("claim {number}: {error}"))
+            .reply,
+    )
 }
 
 /// Releases `k`, which this claim holds.
 async fn released(store: &RedlockStore, number: u128) {
     let released = store.release(&key("k"), &release(number)).await.unwrap();
-    assert_eq!(released.reply, ReleaseReply::Released { held: true });
+    let held = ReleaseReply::Released { held: true };
+    assert_eq!(released.reply, held, "claim {number}");
 }
 
 #[tokio::test]

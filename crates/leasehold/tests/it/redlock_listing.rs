@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::failures::fails;
 use crate::redlock_support::{RedisServer, Set, claim, key, token};
+use crate::steps::fails;
 use leasehold::ErrorKind;
 use leasehold::store::redis::RedlockStore;
 use leasehold::store::{Listing, LockStore, Verbs as _};

@@ -1,7 +1,7 @@
 //! Steps that the tests of all stores take, and what they expect of errors. One that fails says where
 //! it was called.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -33,7 +33,9 @@ pub(crate) fn lock(client: &Client, key: &str) -> impl Future<Output = Lease> {
 pub(crate) fn give_back(lease: Lease) -> impl Future<Output = ()> {
     let at = Location::caller();
     async move {
-        assert_eq!(lease.release().await.unwrap(), Released::Held, "at {at}");
+        let released = lease.release().await;
+        let released = released.unwrap_or_else(|error| panic!("at {at}: {error}"));
+        assert_eq!(released, Released::Held, "at {at}");
     }
 }
 
@@ -42,7 +44,8 @@ pub(crate) fn give_back(lease: Lease) -> impl Future<Output = ()> {
 pub(crate) fn use_once(client: &Client, key: &str) -> impl Future<Output = ()> {
     let (at, locked) = (Location::caller(), lock(client, key));
     async move {
-        let released = locked.await.release().await.unwrap();
+        let released = locked.await.release().await;
+        let released = released.unwrap_or_else(|error| panic!("at {at}: {error}"));
         assert_eq!(released, Released::Held, "at {at}");
     }
 }
@@ -58,11 +61,19 @@ pub(crate) fn granted(waiting: Waiting) -> impl Future<Output = Lease> {
 }
 
 /// The key, held by one client and waited for by another.
-pub(crate) async fn contended(holder: &Client, waiter: &Client, key: &str) -> (Lease, Waiting) {
-    let held = lock(holder, key).await;
-    let waits = waiting(waiter, key);
-    in_line(holder, key, 1).await;
-    (held, waits)
+#[track_caller]
+pub(crate) fn contended(
+    holder: &Client,
+    waiter: &Client,
+    key: &str,
+) -> impl Future<Output = (Lease, Waiting)> {
+    let locked = lock(holder, key);
+    async move {
+        let held = locked.await;
+        let waits = waiting(waiter, key);
+        in_line(holder, key, 1).await;
+        (held, waits)
+    }
 }
 
 /// Gives the key back: the waiter gets it.
@@ -78,7 +89,7 @@ pub(crate) fn hand_over(held: Lease, waits: Waiting) -> impl Future<Output = Lea
 // ---- errors ----
 
 /// An error of a client or of a store.
-pub(crate) trait Failure: Display {
+pub(crate) trait Failure: Debug + Display {
     fn kind(&self) -> ErrorKind;
     fn hint(&self) -> Option<&str>;
 }
@@ -106,14 +117,16 @@ impl Failure for StoreError {
 /// Expects an error of this kind, whose text has all of these parts.
 #[track_caller]
 pub(crate) fn is_error(error: &impl Failure, kind: ErrorKind, parts: &[&str]) {
-    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(error.kind(), kind, "{error:?}");
     says(error, parts);
 }
 
 /// Expects a failure as [`is_error`] does, and returns it.
 #[track_caller]
 pub(crate) fn fails<T, E: Failure>(result: Result<T, E>, kind: ErrorKind, parts: &[&str]) -> E {
-    let error = result.err().expect("an error");
+    let Err(error) = result else {
+        panic!("no error where {kind:?} was due: {parts:?}")
+    };
     is_error(&error, kind, parts);
     error
 }
@@ -121,7 +134,9 @@ pub(crate) fn fails<T, E: Failure>(result: Result<T, E>, kind: ErrorKind, parts:
 /// Expects that the hint of an error has this part.
 #[track_caller]
 pub(crate) fn hints(error: &impl Failure, part: &str) {
-    let hint = error.hint().unwrap_or_else(|| panic!("no hint: {error}"));
+    let Some(hint) = error.hint() else {
+        panic!("no hint: {error}")
+    };
     assert!(hint.contains(part), "{error}: {hint}");
 }
 
@@ -140,7 +155,7 @@ pub(crate) async fn claimed(store: &dyn LockStore, key: &Key, number: u128) -> S
     let answer = store.claim(key, &claim(store, number)).await.unwrap();
     match answer.reply {
         ClaimReply::Standing(standing) => standing,
-        other => panic!("{other:?}"),
+        other => panic!("claim {number}: {other:?}"),
     }
 }
 

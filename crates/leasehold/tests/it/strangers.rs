@@ -144,7 +144,10 @@ impl Forged {
         };
         let arrival = Arrival(arrival.0.wrapping_add_signed(self.off));
         // Another than that, by chance too.
-        let epoch = [epoch ^ number.max(1), epoch][usize::from(self.right_epoch)];
+        let epoch = match self.right_epoch {
+            true => epoch,
+            false => epoch ^ number.max(1),
+        };
         let token = match number {
             0 => Token::from(look.last_token.get() + 1),
             _ => Token::from(number),

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::failures::fails;
+use super::steps::fails;
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 

@@ -7,7 +7,7 @@ use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use zookeeper_client::{Acls, Client as Raw};
 
-use super::failures::fails;
+use super::steps::fails;
 use super::support::{in_line, soon, try_lock, until, waiting};
 
 /// A server's first handshakes take long on a busy machine.

@@ -61,9 +61,13 @@ fn fields(mut bytes: &[u8]) -> Vec<Value> {
 
 /// What was read is no larger than what it was read from, and shows no id.
 pub(crate) fn check(look: &Look, input: usize) {
-    let (snapshot, ids) = (&look.snapshot, &look.ids);
-    let watchers = look.watchers.len();
-    assert!(ids.len() + watchers <= input, "{} claims", ids.len());
+    // All of it: what comes anew is looked at, too.
+    let Look {
+        snapshot,
+        ids,
+        watchers,
+    } = look;
+    assert!(ids.len() + watchers.len() <= input, "{} claims", ids.len());
     let holders = snapshot.holders.iter().map(|holder| &holder.claim);
     let waiters = snapshot.waiters.iter().map(|waiter| &waiter.claim);
     for claim in holders.chain(waiters) {

@@ -152,6 +152,7 @@ impl Site {
             }
             // The dead are passed over in time.
             Servers::ZooKeeper(keepers) => keepers.url(&format!("{limits}&session_timeout=1s")),
+            // It takes time as well, and its clients are as impatient as those of one server.
             Servers::Cluster(cluster) => format!("{}?{LIMITS}{and_audit}", cluster.url()),
             Servers::Sentinels(sentinels) => {
                 let url = format!("{}?{limits}{and_audit}", sentinels.url());
@@ -297,8 +298,9 @@ impl Site {
                 Fault::TakeOver { .. } | Fault::MoveSlot | Fault::KillPrimary | Fault::PromoteStale,
             ) => self.replace_in_cluster(all, fault).await,
             (Servers::Sentinels(all), _) => {
-                replace_under_sentinels(all, fault).await;
-                self.strike(fault).await;
+                if !replace_under_sentinels(all, fault).await {
+                    self.strike(fault).await;
+                }
             }
             _ => self.strike(fault).await,
         }

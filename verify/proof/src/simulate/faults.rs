@@ -11,7 +11,7 @@ use super::invariants::Deployment;
 use super::stage::Stage;
 use super::world::Way;
 
-/// What may be disturbed. The first two need no servers.
+/// What may be disturbed, as clap lists it. The first two need no servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     StopClient,

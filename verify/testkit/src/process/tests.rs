@@ -83,7 +83,8 @@ fn drop_takes_the_children_along() {
         .build()
         .unwrap();
     let (process, child) = runtime.block_on(async {
-        let process = Process::spawn(sh("sleep 60 & echo $!; wait"));
+        // Longer than is waited for it: it has to be killed.
+        let process = Process::spawn(sh("sleep 600 & echo $!; wait"));
         let child = process.stdout().wait_for("").await.parse().unwrap();
         (process, Pid::from_raw(child).unwrap())
     });

@@ -20,8 +20,8 @@ const KINDS: usize = 12;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Of a mode of this kind.
-    Claim(usize, Box<Claim>),
+    /// Of a mode of this kind, and of this owner: a secret is not shown.
+    Claim(usize, Option<u128>, Box<Claim>),
     Renew(Box<Renew>, Option<Turn>),
     /// A request that is known without the state of the key.
     Send(Box<Command>),
@@ -110,13 +110,13 @@ fn op() -> impl Strategy<Value = Op> {
                 ahead,
                 inbox: perhaps_inbox(slot % (INBOXES + 1)),
                 owner: owner(slot),
-                secret: (secret < OWNERS).then(|| OwnerSecret::from_random(secret as u128)),
                 min_hold,
                 note,
                 runs,
                 ..Claim::new(id(slot), Mode::EXCLUSIVE, lease)
             };
-            Op::Claim(kind, Box::new(claim))
+            let whose = (secret < OWNERS).then_some(secret as u128);
+            Op::Claim(kind, whose, Box::new(claim))
         },
     );
     // The new ids are renewed and released as well.
@@ -226,8 +226,9 @@ impl Op {
     /// semaphore's size now; the reference knows the versions of the claims.
     pub(crate) fn command(&self, permits: u32, reference: &Reference) -> Option<Command> {
         Some(match *self {
-            Self::Claim(kind, ref claim) => Command::Claim(Claim {
+            Self::Claim(kind, whose, ref claim) => Command::Claim(Claim {
                 mode: mode(permits, kind),
+                secret: whose.map(OwnerSecret::from_random),
                 ..(**claim).clone()
             }),
             Self::Renew(ref renew, ref rotate) => Command::Renew(Renew {

@@ -123,9 +123,9 @@ impl Process {
         Self { process, stdin }
     }
 
-    /// The next line that begins so.
+    /// The next line, which begins so.
     pub(crate) async fn says(&mut self, word: &str) -> String {
-        let line = self.process.says(word).await;
+        let line = self.process.says("").await;
         assert!(line.starts_with(word), "{line:?} where {word:?} was due");
         line
     }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::failures::fails;
 use crate::redis_support::{
     LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, next,
     reconnected, release, trying,
 };
+use crate::steps::fails;
 use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};

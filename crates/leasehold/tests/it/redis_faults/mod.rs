@@ -25,8 +25,8 @@ use leasehold_testkit::server::{Data, RedisServer};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::failures::fails;
 use crate::redis_support::connect;
+use crate::steps::fails;
 use crate::support::{LIMIT, soon, try_lock, until};
 
 /// What a busy machine may add to a bound that is promised.

@@ -12,8 +12,7 @@ use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 
-pub(crate) use crate::failures::fails;
-pub(crate) use crate::steps::sink;
+pub(crate) use crate::steps::{fails, sink};
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
 /// The least rights of `docs/stores/rights.md`.
@@ -83,7 +82,8 @@ pub(crate) async fn queue_up(
     for number in numbers {
         let claimed = store.claim(key, &claim(store, number)).await;
         let reply = claimed.unwrap().reply;
-        assert!(matches!(reply, ClaimReply::Standing(_)), "{reply:?}");
+        let stands = matches!(reply, ClaimReply::Standing(_));
+        assert!(stands, "claim {number}: {reply:?}");
     }
 }
 

@@ -73,7 +73,8 @@ impl Site {
     }
 }
 
-pub(super) async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
+/// Answers whether it is a fault of this kind.
+pub(super) async fn replace_under_sentinels(all: &Sentinels, fault: Fault) -> bool {
     let primary = all.wait_for_primary().await;
     match fault {
         Fault::StopSentinel(at, time) => {
@@ -81,7 +82,7 @@ pub(super) async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
             sentinel.stop();
             pause(time).await;
             sentinel.cont();
-            return;
+            return true;
         }
         Fault::FailOver => drop(all.fail_over().await),
         Fault::KillPrimary => {
@@ -110,9 +111,10 @@ pub(super) async fn replace_under_sentinels(all: &Sentinels, fault: Fault) {
             primary.start_again();
             all.rejoin(stale);
         }
-        _ => return,
+        _ => return false,
     }
     all.wait_for_primary().await;
     // The next one to be promoted has all that this one grants, or is not asked.
     all.wait_for_replicas().await;
+    true
 }

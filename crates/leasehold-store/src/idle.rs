@@ -95,4 +95,26 @@ mod tests {
         busy.clear();
         assert_eq!(busy.take(), None);
     }
+
+    #[test]
+    fn a_closer_that_ended_with_its_runtime_is_replaced() {
+        let begin = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_time().build().unwrap()
+        };
+        let (idle, first) = (Idle::new(Duration::from_millis(1)), begin());
+        first.block_on(async { [0, 1].map(|number| idle.put(number)) });
+        drop(first);
+        begin().block_on(async {
+            idle.put(2);
+            let closed = async {
+                while lock(&idle.connections).len() > 1 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let closed = tokio::time::timeout(Duration::from_secs(20), closed);
+            closed.await.expect("another closer");
+        });
+        assert_eq!(idle.take(), Some(2));
+    }
 }

@@ -1,5 +1,7 @@
 //! `leasehold doctor` as a process, on servers with something the matter.
 
+use std::net::TcpListener;
+
 use crate::common::{leasehold, run_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::expect::says;
@@ -340,6 +342,11 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     let seen = doctor(&format!("{}?listen=postgres://127.0.0.1:1/d", server.url())).await;
     finds(&seen, 1, &["note standbys", "warning pushes"]);
     seen.has_shown("127.0.0.1:1 cannot be reached");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap();
+    let ways = format!("connect_timeout=500ms&listen=postgres://{silent}/d");
+    let seen = doctor(&format!("{}?{ways}", server.url())).await;
+    seen.has_shown(format!("{silent} took no connection in time"));
 
     let server = Postgres::start_with(
         "fsync = off\nsynchronous_commit = off\nlog_statement = all\nmax_connections = 20",

@@ -1,5 +1,8 @@
 //! `leasehold serve`: its API, its metrics, and who may ask.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
@@ -333,6 +336,11 @@ async fn what_cannot_be_served_has_one_sentence() {
         let refused = store.run(format!("serve {arguments}")).await;
         refused.has_ended_saying(Some(status), says);
     }
+    let mut odd = store.command("serve --listen 127.0.0.1:0");
+    let token = [TOKEN.as_bytes(), b"\xff"].concat();
+    odd.env("LEASEHOLD_SERVE_TOKEN", OsStr::from_bytes(&token));
+    let refused = Process::run(odd).await;
+    refused.has_ended_saying(Some(64), "printable characters");
 }
 
 #[tokio::test]

@@ -4,9 +4,10 @@
 //! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
 //! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
 
+use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
@@ -22,10 +23,34 @@ const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashMap<Key, Arc<KeySlot>>,
+    keys: HashSet<ByKey>,
     /// By deadline, and by address, since deadlines may come twice.
     timers: BTreeMap<(Moment, usize), Arc<KeySlot>>,
 }
+
+/// A key in its shard, without a second name for it.
+#[derive(Debug)]
+struct ByKey(Arc<KeySlot>);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key.hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
 
 /// The machine of one key and its watchers, behind its lock.
 #[derive(Debug)]
@@ -131,14 +156,18 @@ impl Keys {
         let at = self.shard_of(key);
         loop {
             let mut shard = self.shard(at);
-            let home = shard.keys.entry(key.clone()).or_insert_with(|| {
-                Arc::new(KeySlot {
-                    key: key.clone(),
-                    shard: at,
-                    state: Mutex::default(),
-                })
-            });
-            let home = home.clone();
+            let home = match shard.keys.get(key) {
+                Some(ByKey(home)) => home.clone(),
+                None => {
+                    let home = Arc::new(KeySlot {
+                        key: key.clone(),
+                        shard: at,
+                        state: Mutex::default(),
+                    });
+                    shard.keys.insert(ByKey(home.clone()));
+                    home
+                }
+            };
             drop(shard);
             let mut state = home.lock();
             if state.listed != Listed::Gone {
@@ -149,14 +178,14 @@ impl Keys {
 
     pub(super) fn find(&self, key: &Key) -> Option<Arc<KeySlot>> {
         let shard = self.shard(self.shard_of(key));
-        shard.keys.get(key).cloned()
+        shard.keys.get(key).map(|ByKey(home)| home.clone())
     }
 
     /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
     pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            all.extend(lock(shard).keys.values().cloned());
+            all.extend(lock(shard).keys.iter().map(|ByKey(home)| home.clone()));
         }
         all
     }

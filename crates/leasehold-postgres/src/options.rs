@@ -409,7 +409,9 @@ impl PostgresOptions {
 
     /// The URL without its password, for another process.
     pub(crate) fn url_for_others(&self) -> String {
-        self.redacted_url().replace(":***@", "@")
+        let url = self.redacted_url().replace(":***@", "@");
+        // That of `listen` is within a parameter.
+        url.replace("%3A***%40", "%40")
     }
 
     /// The schema as statements have it: its name may be a word of SQL.
@@ -509,6 +511,9 @@ mod tests {
             let again = PostgresOptions::from_url(&options.redacted_url()).unwrap();
             assert_eq!(again.redacted_url(), shown);
             assert!(!format!("{options:?}").contains("secret"));
+            let others = options.url_for_others();
+            assert!(!others.contains("***"), "{others}");
+            assert!(PostgresOptions::from_url(&others).is_ok(), "{others}");
         }
     }
 

@@ -151,7 +151,8 @@ impl Known {
         while self.slots.len() >= MOST_KEYS || bytes > MOST_BYTES {
             let oldest = idle.pop().and_then(|(_, key)| self.slots.remove(&key));
             let Some(oldest) = oldest else { break };
-            bytes -= size(&oldest);
+            // A step that ended meanwhile may have made it larger than it was when all were summed up.
+            bytes = bytes.saturating_sub(size(&oldest));
         }
         self.looks_at = self.slots.len() + LOOKS_AFTER.max(self.slots.len() / 4);
     }

@@ -226,7 +226,7 @@ impl<J: Journal> Client<J> {
             };
             read = self.read(&mut [part]).await;
         }
-        if is_rung && read.is_err() && self.journal.listens() {
+        if is_rung && read.as_ref().is_err_and(passes) && self.journal.listens() {
             // Who has rung does not ring again.
             let (client, key) = (self.clone(), slot.key.clone());
             tokio::spawn(async move {
@@ -344,6 +344,11 @@ impl<J: Journal> Client<J> {
             is_fresh = true;
         }
     }
+}
+
+/// Whether it is worth while to ask again soon. A record that is damaged stays so.
+fn passes(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Unavailable
 }
 
 fn no_task() -> StoreError {

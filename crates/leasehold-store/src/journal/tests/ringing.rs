@@ -175,15 +175,17 @@ async fn whom_a_step_did_not_foretell_is_rung_behind_it() {
     assert_eq!(rung, Some(vec![Inbox::from_random(2)]));
 }
 
+struct Pushes(UnboundedSender<Push>);
+
+impl PushSink for Pushes {
+    fn push(&self, push: Push) {
+        self.0.send(push).unwrap();
+    }
+}
+
 /// Whoever has rung does not ring again, also where somebody is about to look.
 #[tokio::test]
 async fn a_look_that_fails_is_tried_again() {
-    struct Pushes(UnboundedSender<Push>);
-    impl PushSink for Pushes {
-        fn push(&self, push: Push) {
-            self.0.send(push).unwrap();
-        }
-    }
     for looks in [false, true] {
         let (store, _rung) = OneKey::store();
         let (sink, mut pushes) = unbounded_channel();
@@ -204,4 +206,19 @@ async fn a_look_that_fails_is_tried_again() {
         let push = timeout(PATIENCE, pushes.recv()).await.unwrap();
         assert!(matches!(push, Some(Push::Granted { .. })), "{push:?}");
     }
+}
+
+/// What is damaged stays so, and whoever reads it again and again only loads the server.
+#[tokio::test]
+async fn a_look_at_what_is_damaged_is_not_tried_again() {
+    let (store, mut rung) = OneKey::store();
+    let (sink, _pushes) = unbounded_channel();
+    let listening = store.listen(Arc::new(Pushes(sink))).await.unwrap();
+    store.journal().write(&[0; entry::HEAD]);
+    let bell = lock(&store.journal().bell).clone().unwrap();
+    bell.ring(&Key::new("k").unwrap());
+    drop((store, listening));
+    // Who tries again keeps the journal.
+    let ended = timeout(PATIENCE, rung.recv()).await;
+    assert_eq!(ended.unwrap(), None);
 }

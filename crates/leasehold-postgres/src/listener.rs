@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -230,15 +231,16 @@ impl Listener {
     }
 
     /// Sends itself something, by another connection: what a session sends itself it hears also
-    /// through a pooler. Other rings that come meanwhile go where they belong.
+    /// through a pooler. Other rings that come meanwhile go where they belong, also as long as the other
+    /// connection is waited for.
     async fn probe(
         &self,
         heard: &mut Heard,
         mut ring: impl FnMut(&str),
     ) -> Result<bool, StoreError> {
         let params = [(&self.channel as _, Type::TEXT)];
-        self.pool.ask("select pg_notify($1, '')", &params).await?;
-        let heard = async {
+        let mut asked = pin!(self.pool.ask("select pg_notify($1, '')", &params));
+        let mut hears = pin!(async {
             while let Some(name) = heard.recv().await {
                 if name.is_empty() {
                     return Ok(true);
@@ -246,8 +248,20 @@ impl Listener {
                 ring(&name);
             }
             Err(lost())
-        };
-        timeout(PROBE_LIMIT, heard).await.unwrap_or(Ok(false))
+        });
+        tokio::select! {
+            biased;
+            is_heard = &mut hears => {
+                // The answer is on its way; not to wait for it would cost a connection.
+                let is_heard = is_heard?;
+                asked.await?;
+                return Ok(is_heard);
+            }
+            answer = &mut asked => {
+                answer?;
+            }
+        }
+        timeout(PROBE_LIMIT, hears).await.unwrap_or(Ok(false))
     }
 }
 
@@ -267,4 +281,30 @@ fn ring(bell: &dyn Doorbell, name: &str) {
 
 fn lost() -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "the session that listens has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::super::options::PostgresOptions;
+    use super::*;
+
+    /// Others may have all connections, or the server may be slow.
+    #[tokio::test]
+    async fn rings_are_heard_while_a_probe_waits_for_a_connection() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("postgres://u@{}/d", silent.local_addr().unwrap());
+        let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
+        let listener = Listener::new(pool, None, &Inbox::from_random(1));
+        let (rung, mut heard) = mpsc::unbounded_channel();
+        let (rings, mut keys) = mpsc::unbounded_channel();
+        rung.send("k".to_owned()).unwrap();
+        let probe = listener.probe(&mut heard, |key| rings.send(key.to_owned()).unwrap());
+        let key = tokio::select! {
+            key = keys.recv() => key,
+            _ = probe => keys.try_recv().ok(),
+        };
+        assert_eq!(key.as_deref(), Some("k"));
+    }
 }

@@ -108,11 +108,7 @@ impl Sessions {
             .chroot(&*options.chroot)
             .map_err(|_| StoreError::new(ErrorKind::Invalid, "the URL has no path of a node"))?;
         // Also the first word about the time.
-        match self.answer(client.set_data(CLOCK, b"", None)).await {
-            Ok(stat) => self.hear(time_of(&stat)),
-            Err(Failure::ZooKeeper(Error::NoNode)) => self.make_nodes(&client).await?,
-            Err(failure) => return Err(self.failed(failure)),
-        }
+        self.ask_time(&client).await?;
         Ok((client, tunnel))
     }
 
@@ -227,9 +223,19 @@ impl Sessions {
                 return Ok(at + passed.saturating_sub(Duration::from_nanos(begun)));
             }
         }
-        let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;
-        self.hear(time_of(&stat));
-        Ok(time_of(&stat))
+        self.ask_time(client).await?;
+        let told = *lock(&self.told);
+        Ok(told.map_or(StoreTime(0), |(at, _)| at))
+    }
+
+    /// Lets the servers tell the time. Makes the nodes where they are not there, or not any more.
+    async fn ask_time(&self, client: &Client) -> Result<(), StoreError> {
+        let set = client.set_data(CLOCK, b"", None);
+        match self.ask_unless(&Error::NoNode, set).await? {
+            Some(stat) => self.hear(time_of(&stat)),
+            None => self.make_nodes(client).await?,
+        }
+        Ok(())
     }
 }
 
@@ -238,4 +244,26 @@ impl Sessions {
 pub(crate) enum Failure<E> {
     ZooKeeper(E),
     Late,
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_testkit::zookeeper::ZooKeeper;
+
+    use super::*;
+
+    /// As an administrator does it, while a client has asked nothing for a while.
+    #[tokio::test]
+    async fn nodes_that_were_removed_are_made_again_by_who_asks_for_the_time() {
+        let server = ZooKeeper::shared();
+        let url = server.url_of(&server.chroot());
+        let sessions = Sessions::new(ZooKeeperOptions::from_url(&url).unwrap());
+        let session = sessions.get().await.unwrap();
+        session.client.delete(CLOCK, None).await.unwrap();
+        *lock(&sessions.told) = None;
+        let told = sessions.now(&session.client).await;
+        assert!(told.is_ok_and(|at| at > StoreTime(0)));
+        let clock = session.client.check_stat(CLOCK).await.unwrap();
+        assert!(clock.is_some());
+    }
 }

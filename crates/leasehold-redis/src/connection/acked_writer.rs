@@ -5,6 +5,7 @@
 //! their `WAIT` are sent as one pipeline, on a connection that nobody else uses in the meantime.
 //! Requests that arrive during a turn are sent together in the next one.
 
+use std::iter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -151,7 +152,7 @@ async fn run(wire: Arc<Connection>, mut sender: Sender) {
     };
     let mut connection = None;
     while let Some(jobs) = sender.take() {
-        let opened = match connection.take().or_else(|| writer.idle.take()) {
+        let opened = match connection.take().or_else(|| kept(&writer.idle)) {
             Some(connection) => Ok(connection),
             None => open(&wire, writer.policy).await,
         };
@@ -168,6 +169,11 @@ async fn run(wire: Arc<Connection>, mut sender: Sender) {
     if let Some(connection) = connection {
         writer.idle.put(connection);
     }
+}
+
+/// A connection that is idle and still stands: a server closes those that ask nothing for long.
+fn kept(idle: &Idle<Socket>) -> Option<Socket> {
+    iter::from_fn(|| idle.take()).find(|socket| !socket.is_lost())
 }
 
 /// Opens a further connection to the same process of the server, on which nothing is heard, and answers
@@ -215,5 +221,33 @@ async fn turn(connection: Socket, mut jobs: Vec<Job>, policy: AckPolicy) -> Opti
             }
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{duplex, split};
+
+    use super::super::socket::Stream;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_has_closed_is_not_used_again() {
+        let idle = Idle::new(LINGER);
+        let mut ends = Vec::new();
+        for stands in [true, false] {
+            let (ours, theirs) = duplex(64);
+            let socket = Socket::start(Stream::new(split(ours), None), LINGER, None);
+            match stands {
+                true => ends.push(theirs),
+                false => {
+                    drop(theirs);
+                    socket.ask(&redis::cmd("PING")).await.unwrap_err();
+                }
+            }
+            idle.put(socket);
+        }
+        assert!(!kept(&idle).expect("one stands").is_lost());
+        assert!(kept(&idle).is_none());
     }
 }

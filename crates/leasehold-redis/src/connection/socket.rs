@@ -158,7 +158,12 @@ impl Socket {
         if urgent || !self.shared.yields.load(Ordering::Acquire) {
             self.shared.waker.wake();
         }
-        !lock(&self.shared.state).lost
+        !self.is_lost()
+    }
+
+    /// Whether nothing that is sent from now on is answered.
+    pub(super) fn is_lost(&self) -> bool {
+        lock(&self.shared.state).lost
     }
 
     /// From now on an answer may take so long.

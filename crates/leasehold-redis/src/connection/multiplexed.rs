@@ -71,8 +71,9 @@ pub(crate) struct Connection {
     /// Where the connection itself is driven: what sends for others must not stand still with the
     /// runtime of whoever came first.
     pub(super) runtime: tokio::runtime::Handle,
-    /// Held by who sends a script that the server does not know.
-    pub(super) loading: tokio::sync::Mutex<()>,
+    /// Held by who sends a script that the server does not know: the first, or the second by who also
+    /// waits for its acknowledgement.
+    pub(super) loading: [tokio::sync::Mutex<()>; 2],
     /// How often somebody has.
     pub(super) loads: AtomicU64,
     in_flight: AtomicUsize,
@@ -103,7 +104,7 @@ impl Connection {
             link,
             batcher: Batcher::default(),
             runtime: tokio::runtime::Handle::current(),
-            loading: tokio::sync::Mutex::default(),
+            loading: <[tokio::sync::Mutex<()>; 2]>::default(),
             loads: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
             checking: BackgroundTask::default(),

@@ -129,8 +129,10 @@ async fn send_in_full(
     request: &Request<'_>,
     loads: Option<u64>,
 ) -> Result<Option<Sent>, StoreError> {
+    let is_acknowledged =
+        wire.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
     let _turn = match loads {
-        Some(_) => Some(wire.loading.lock().await),
+        Some(_) => Some(wire.loading[usize::from(is_acknowledged)].lock().await),
         None => None,
     };
     if loads.is_some_and(|loads| wire.loads.load(Ordering::Acquire) != loads) {

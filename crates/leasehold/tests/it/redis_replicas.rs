@@ -153,6 +153,26 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
     }
 }
 
+/// Nor does who tells the server a script that it has forgotten.
+#[tokio::test]
+async fn who_waits_for_replicas_holds_up_no_other_script() {
+    let (primary, replicas) = with_replicas(1);
+    let url = format!("{}?acknowledge=1&acknowledge_timeout=10s", primary.url());
+    let strict = std::sync::Arc::new(connect(&url).await.unwrap());
+    primary.command(&["SCRIPT", "FLUSH"]);
+    in_step(&primary, 1);
+    replicas[0].stop();
+    let told = || primary.stats().command("eval").calls;
+    let before = told();
+    let claiming = tokio::spawn({
+        let (store, claim) = (strict.clone(), claim(&strict, 1));
+        async move { store.claim(&key("k"), &claim).await }
+    });
+    until("it tells the server its script", async || told() > before).await;
+    strict.inspect(&key("k")).await.unwrap();
+    assert!(!claiming.is_finished(), "nobody has acknowledged it");
+}
+
 /// The release that grants is another client's, who waits for nobody.
 #[tokio::test]
 async fn a_pushed_grant_is_acknowledged_before_it_is_used() {

@@ -187,7 +187,11 @@ impl Pool {
                 Failure::Server(error) => worked && may_change && errors::is_of_login(error),
                 Failure::Other(_) => worked,
             };
-            let error = self.meaning_at(config, failure);
+            let of_tls = match &failure {
+                Failure::Server(error) => tls::failure(error, &server(config)),
+                Failure::Other(_) => None,
+            };
+            let error = of_tls.unwrap_or_else(|| self.meaning_at(config, failure));
             match passes {
                 true => error.into_unavailable(),
                 false => error,

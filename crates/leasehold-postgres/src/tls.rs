@@ -3,7 +3,7 @@
 use leasehold_store::StoreError;
 use tokio_postgres::config::SslMode as Mode;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Config, Connection, Socket};
+use tokio_postgres::{Config, Connection, Error, Socket};
 
 use super::options::{PostgresOptions, SslMode};
 
@@ -45,4 +45,21 @@ pub(crate) fn connect(options: &PostgresOptions) -> Result<Connect, StoreError> 
     Ok(tokio_postgres_rustls::MakeRustlsConnect::new(
         (*config).clone(),
     ))
+}
+
+/// What TLS says of a connection that could not be opened, if it is the reason.
+#[cfg(not(feature = "tls"))]
+pub(crate) fn failure(_: &Error, _: &str) -> Option<StoreError> {
+    None
+}
+
+#[cfg(feature = "tls")]
+pub(crate) fn failure(error: &Error, server: &str) -> Option<StoreError> {
+    use std::error::Error as _;
+
+    let failed = error.source()?.downcast_ref()?;
+    let plain = "check that the port is that of PostgreSQL";
+    let said = leasehold_store::tls::failure(failed, false, plain)?;
+    let message = format!("PostgreSQL at {server}: {}", said.message());
+    Some(said.with_message(message))
 }

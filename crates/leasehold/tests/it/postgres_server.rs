@@ -439,7 +439,9 @@ async fn connections_are_encrypted() {
         format!("sslmode=verify-full&ca={}", other.authority.path.display()),
     ] {
         let refused = leasehold::connect(with(&params)).await;
-        fails(refused, ErrorKind::Unavailable, &["certificate"]);
+        let why = "the certificate of the server is not trusted";
+        let error = fails(refused, ErrorKind::Refused, &[why]);
+        hints(&error, "`ca`");
     }
     let plain = format!("{}?sslmode=require", Postgres::shared().url());
     let refused = leasehold::connect(plain).await;

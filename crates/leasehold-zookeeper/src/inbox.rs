@@ -4,10 +4,12 @@
 //! tells of some changes only once, and then the client looks at every key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::{Inbox, Key, Push};
 use leasehold_store::journal::Doorbell;
 use leasehold_store::journal::listening::{Epochs, connect_again, open_inbox};
+use leasehold_store::sync::sleep;
 use leasehold_store::{Listening, StoreError};
 use tokio::sync::{Notify, mpsc, oneshot};
 use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
@@ -17,6 +19,9 @@ use super::session::{Failure, Session, Sessions};
 
 /// How many keys are looked at before it is known which one was rung for.
 const FEW: usize = 4;
+
+/// When the inbox is read again that could not be read. What it was rung for is not told once more.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The inbox of a client.
 pub(crate) struct Bell {
@@ -89,18 +94,18 @@ impl Bell {
     async fn hear(&self, node: &mut Node, bell: &dyn Doorbell) {
         loop {
             let read = node.session.client.get_data(&self.path);
-            match self.sessions.ask_unless(&Error::NoNode, read).await {
+            let read = self.sessions.ask_unless(&Error::NoNode, read).await;
+            let is_read = read.is_ok();
+            match read {
                 Ok(Some((content, stat))) => node.rung = ring(node.rung, &content, &stat, bell),
                 Ok(None) => return,
-                // There is news when the connection comes back.
-                Err(error) => {
-                    tracing::debug!(%error, "cannot read the inbox; again when there is news");
-                }
+                Err(error) => tracing::debug!(%error, "cannot read the inbox; again soon"),
             }
             loop {
                 let news = tokio::select! {
                     news = node.news.recv() => news,
                     () = self.doubted.notified() => break,
+                    () = sleep(AGAIN), if !is_read => break,
                 };
                 match news {
                     // To look at a few keys is as quick as to find out which it is.
@@ -177,4 +182,81 @@ fn ring(rung: i32, content: &[u8], stat: &Stat, bell: &dyn Doorbell) -> i32 {
         _ => _ = bell.ring_all(usize::MAX),
     }
     stat.version
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_store::PushSink;
+    use leasehold_store::sync::{AtomicBool, Ordering, timeout};
+    use leasehold_testkit::proxy::{Direction, Proxy};
+    use leasehold_testkit::zookeeper::ZooKeeper;
+
+    use super::super::options::ZooKeeperOptions;
+    use super::*;
+
+    /// Hears for which key it was rung; none as long as that is not known.
+    struct Rung {
+        proxy: Proxy,
+        /// Whether the server falls silent before it is asked which key it is.
+        holds: AtomicBool,
+        keys: mpsc::UnboundedSender<Option<Key>>,
+    }
+
+    impl PushSink for Rung {
+        fn push(&self, _: Push) {}
+    }
+
+    impl Doorbell for Rung {
+        fn ring(&self, key: &Key) {
+            self.keys.send(Some(key.clone())).unwrap();
+        }
+
+        fn ring_all(&self, _: usize) -> bool {
+            if self.holds.load(Ordering::Relaxed) {
+                self.proxy.hold(Direction::ToClient);
+                self.keys.send(None).unwrap();
+            }
+            false
+        }
+    }
+
+    fn sessions(url: &str) -> Arc<Sessions> {
+        Arc::new(Sessions::new(ZooKeeperOptions::from_url(url).unwrap()))
+    }
+
+    async fn rung_for(heard: &mut mpsc::UnboundedReceiver<Option<Key>>) -> Option<String> {
+        let next = timeout(Duration::from_secs(60), heard.recv()).await;
+        let key = next.expect("it is rung in time").unwrap();
+        key.map(|key| key.to_string())
+    }
+
+    /// The news of it has come, and the server is slow then.
+    #[tokio::test]
+    async fn a_ring_is_heard_though_the_inbox_could_not_be_read_at_once() {
+        let server = ZooKeeper::shared();
+        let proxy = Proxy::start(server.address());
+        let url = server.url_of(&server.chroot());
+        let far = url.replacen(&server.hosts(), &proxy.address().to_string(), 1);
+        let near = sessions(&url).get().await.unwrap();
+        let far = sessions(&format!("{far}?session_timeout=60s&response_timeout=2s"));
+        let bell = Arc::new(Bell::new(far.clone(), &Inbox::from_random(1)));
+        let (keys, mut heard) = mpsc::unbounded_channel();
+        let holds = AtomicBool::new(false);
+        let rung = Arc::new(Rung { proxy, holds, keys });
+        let _listening = bell.open(rung.clone()).await.unwrap();
+        let ring = async |key: &str| near.client.set_data(&bell.path, key.as_bytes(), None).await;
+        ring("first").await.unwrap();
+        assert_eq!(rung_for(&mut heard).await.as_deref(), Some("first"));
+
+        rung.holds.store(true, Ordering::Relaxed);
+        ring("k").await.unwrap();
+        assert_eq!(rung_for(&mut heard).await, None);
+        // It is asked later than the inbox is read, and gives up later.
+        let session = far.get().await.unwrap();
+        let late = far.ask(session.client.check_stat(&bell.path)).await;
+        assert!(late.is_err(), "{late:?}");
+        rung.holds.store(false, Ordering::Relaxed);
+        rung.proxy.resume(Direction::ToClient);
+        assert_eq!(rung_for(&mut heard).await.as_deref(), Some("k"));
+    }
 }

@@ -342,9 +342,18 @@ impl PostgresOptions {
         Ok(options)
     }
 
+    /// To the server: that of statements, and that of the session that listens.
+    fn ways(&self) -> impl Iterator<Item = &Config> {
+        iter::once(&self.config).chain(self.listen.iter().flatten())
+    }
+
+    /// Whether a URL of them contains a password.
+    pub(crate) fn has_password(&self) -> bool {
+        self.ways().any(|way| way.get_password().is_some())
+    }
+
     fn check(&self) -> Result<(), Invalid> {
-        let mut ways = iter::once(&self.config).chain(self.listen.iter().flatten());
-        ways.try_for_each(check_host)?;
+        self.ways().try_for_each(check_host)?;
         if !(1..=MOST_CONNECTIONS).contains(&self.pool) {
             return Err(no_pool());
         }
@@ -514,6 +523,21 @@ mod tests {
             let others = options.url_for_others();
             assert!(!others.contains("***"), "{others}");
             assert!(PostgresOptions::from_url(&others).is_ok(), "{others}");
+        }
+    }
+
+    /// Whoever may read the URL has it.
+    #[test]
+    fn a_password_is_found_wherever_it_stands() {
+        for (url, has_one) in [
+            ("postgres://u@h/d", false),
+            ("postgres://u:secret@h/d", true),
+            ("postgres://u@h/d?listen=off", false),
+            ("postgres://u@h/d?listen=postgres://u@i/d", false),
+            ("postgres://u@h/d?listen=postgres://u:secret@i/d", true),
+        ] {
+            let options = PostgresOptions::from_url(url).unwrap();
+            assert_eq!(options.has_password(), has_one, "{url}");
         }
     }
 

@@ -31,7 +31,7 @@ impl Scheme for Postgres {
         let options = PostgresOptions::from_url(url)?;
         Ok(Description::with_servers(
             options.redacted_url(),
-            options.config.get_password().is_some(),
+            options.has_password(),
         ))
     }
 

@@ -318,7 +318,10 @@ impl Journal for Nodes {
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
         let session = self.sessions.get().await?;
         let client = &session.client;
-        let names = self.sessions.ask(client.list_children(KEYS)).await?;
+        let names = client.list_children(KEYS);
+        // An administrator may have removed it.
+        let names = self.sessions.ask_unless(&Error::NoNode, names).await?;
+        let names = names.unwrap_or_default();
         let keys = names.iter().filter_map(|name| node::key_of(name));
         let mut keys: Vec<_> = keys
             .filter(|key| {

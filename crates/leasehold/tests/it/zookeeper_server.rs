@@ -337,6 +337,7 @@ async fn nodes_that_are_removed_are_made_again() {
     let token = taken_once(&client, "k").await;
     remove(&raw, "/keys/k").await;
     remove(&raw, "/keys").await;
+    assert!(client.list("*").await.unwrap().is_empty());
     let lease = try_lock(&client, "k").await.expect("free");
     assert!(lease.token() > token);
 }

@@ -44,13 +44,13 @@ impl AckPolicy {
             Value::Int(count) => u32::try_from(*count).ok(),
             _ => None,
         };
+        // The script has run: what it wrote stands.
+        let unacknowledged = |refused: StoreError| {
+            let why = format!("the write was not acknowledged: {refused}");
+            Err(errors::unavailable(why).with_source(refused))
+        };
         let (disk, replicas) = match answer {
-            Value::ServerError(error) => {
-                // The script has run: what it wrote stands.
-                let refused = errors::of_server(error);
-                let why = format!("the write was not acknowledged: {refused}");
-                return Err(errors::unavailable(why).with_source(refused));
-            }
+            Value::ServerError(error) => return unacknowledged(errors::of_server(error)),
             Value::Array(both) if self.disk && both.len() == 2 => {
                 (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
             }
@@ -63,7 +63,7 @@ impl AckPolicy {
                 disk,
                 self.within,
             )),
-            _ => Err(unreadable(answer)),
+            _ => unacknowledged(unreadable(answer)),
         }
     }
 
@@ -160,7 +160,9 @@ mod tests {
         let policy = Acknowledge::replicas(2).policy(0);
         assert!(!policy.read(&Value::Int(1)).unwrap().is_enough());
         assert!(policy.read(&Value::Int(2)).unwrap().is_enough());
-        assert!(policy.read(&Value::Nil).is_err());
+        // It stands at the server, and is given back.
+        let odd = policy.read(&Value::Nil).unwrap_err();
+        assert_eq!(odd.kind(), ErrorKind::Unavailable, "{odd}");
         let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 1 }).policy(0);
         let both = |own, others| Value::Array(vec![Value::Int(own), Value::Int(others)]);
         assert!(disk.read(&both(1, 1)).unwrap().is_enough());

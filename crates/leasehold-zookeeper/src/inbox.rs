@@ -72,18 +72,21 @@ impl Bell {
     async fn keep(&self, mut node: Node, bell: &dyn Doorbell, mut closed: oneshot::Receiver<()>) {
         loop {
             tokio::select! {
-                () = self.hear(&mut node, bell) => {}
+                // First: if it is closed, the next one may be open, whose epoch is not to be ended.
+                biased;
                 _ = &mut closed => {
                     // If it cannot be removed, it goes with the session.
                     node.session.client.delete(&self.path, None).await.ok();
                     return;
                 }
+                () = self.hear(&mut node, bell) => {}
             }
             self.epochs.end();
             bell.push(Push::Disconnected);
             tokio::select! {
-                again = connect_again(|| self.make()) => node = again,
+                biased;
                 _ = &mut closed => return,
+                again = connect_again(|| self.make()) => node = again,
             }
             self.epochs.begin();
             bell.push(Push::Reset);
@@ -258,5 +261,36 @@ mod tests {
         rung.holds.store(false, Ordering::Relaxed);
         rung.proxy.resume(Direction::ToClient);
         assert_eq!(rung_for(&mut heard).await.as_deref(), Some("k"));
+    }
+
+    /// The end of its node and its own may both be known when it is its turn.
+    #[tokio::test]
+    async fn an_inbox_that_is_closed_does_not_end_the_next_one() {
+        let server = ZooKeeper::shared();
+        let sessions = sessions(&server.url_of(&server.chroot()));
+        let (keys, mut heard) = mpsc::unbounded_channel();
+        let (proxy, holds) = (Proxy::start(server.address()), AtomicBool::new(false));
+        let rung = Arc::new(Rung { proxy, holds, keys });
+        for number in 0..16 {
+            let bell = Arc::new(Bell::new(sessions.clone(), &Inbox::from_random(number)));
+            let session = bell.make().await.unwrap().session;
+            let set = session.client.set_data(&bell.path, b"k", None).await;
+            set.unwrap();
+            let (tell, news) = mpsc::unbounded_channel();
+            let node = Node {
+                session,
+                news,
+                rung: 0,
+            };
+            let (closes, closed) = oneshot::channel();
+            let (kept, rung) = (bell.clone(), rung.clone());
+            let keeps = tokio::spawn(async move { kept.keep(node, &*rung, closed).await });
+            // It waits for news by now.
+            assert_eq!(rung_for(&mut heard).await.as_deref(), Some("k"));
+            bell.epochs.begin();
+            drop((tell, closes));
+            keeps.await.unwrap();
+            assert_ne!(bell.epochs.now(), 0);
+        }
     }
 }

@@ -44,6 +44,8 @@ use crate::waiting::LockOptions;
 pub struct Lock {
     pub(crate) session: Arc<Session>,
     pub(crate) request: AcquireRequest,
+    /// As it was set: the longest hold may be shorter.
+    ttl: Duration,
 }
 
 single_key!(Lock);
@@ -107,6 +109,7 @@ impl Lock {
 /// What the typed kinds are made of.
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, key: Key, owner: ClientInfo, mode: Mode) -> Self {
+        let ttl = session.terms.ttl;
         let request = AcquireRequest {
             key,
             mode,
@@ -118,7 +121,11 @@ impl Lock {
             note: None,
             invalid: None,
         };
-        Self { session, request }
+        Self {
+            session,
+            request,
+            ttl,
+        }
     }
 
     /// The same lock, claimed in another mode.
@@ -141,8 +148,14 @@ impl Lock {
 
     pub(crate) fn set_ttl(&mut self, ttl: Duration) {
         self.check(check_ttl(ttl));
+        self.ttl = ttl;
+        self.limit_ttl();
+    }
+
+    /// Whichever was set first, and however often.
+    fn limit_ttl(&mut self) {
         let max_hold = self.request.terms.max_hold;
-        let ttl = max_hold.map_or(ttl, |max_hold| ttl.min(max_hold));
+        let ttl = max_hold.map_or(self.ttl, |max_hold| self.ttl.min(max_hold));
         let waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
         let terms = self.terms();
         (terms.ttl, terms.waiter_ttl) = (ttl, waiter_ttl);
@@ -158,7 +171,7 @@ impl Lock {
     pub(crate) fn set_max_hold(&mut self, max_hold: Duration) {
         self.check(check_max_hold(max_hold));
         self.terms().max_hold = Some(max_hold);
-        self.set_ttl(self.request.terms.ttl);
+        self.limit_ttl();
     }
 
     pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {

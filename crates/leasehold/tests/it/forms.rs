@@ -250,3 +250,14 @@ async fn a_lease_on_several_keys_is_renewed_for_as_long_as_is_said() {
     assert_eq!(lost, Err(Failed::Lock(ErrorKind::Lost)));
     assert!(both.is_locked().await.unwrap(), "b is held");
 }
+
+/// The last one counts, and leaves the TTL as it was set.
+#[tokio::test]
+async fn a_longer_maximum_hold_gives_the_ttl_back() {
+    let (client, _) = clients().await;
+    let brief = Duration::from_secs(5);
+    let lock = client.mutex("k").unwrap().with_max_hold(brief);
+    let lock = lock.with_ttl(LONG).with_max_hold(2 * LONG);
+    let lease = lock.lock().await.unwrap();
+    assert!(lease.remaining() > brief, "{lease:?}");
+}

@@ -272,7 +272,8 @@ impl ClaimSlot {
         tokio::select! {
             biased;
             () = self.wait_for(|seen| seen.given_back.then_some(())) => None,
-            loss = self.lost() => Some(loss),
+            // Giving it back ends its validity, too, and may come between the two looks.
+            _ = self.lost() => self.loss(),
         }
     }
 
@@ -334,5 +335,26 @@ impl ClaimSlot {
             }
             changed.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Whoever looks before its tasks are woken finds its validity ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_given_back_is_not_lost() {
+        let slot = ClaimSlot::new(ClaimNumber(1), Mode::EXCLUSIVE, Process::this(), false);
+        let end = clock::now() + Duration::from_secs(60);
+        slot.valid_until.store(end.0, Ordering::Release);
+        let mut over = pin!(slot.over());
+        assert_eq!(over.as_mut().now_or_never(), None);
+        slot.give_back(clock::now());
+        assert_eq!(over.await, None);
     }
 }

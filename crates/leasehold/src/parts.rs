@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::session::request::timed_out;
-use crate::waiting::LockOptions;
+use crate::sync::sleep;
+use crate::waiting::{LockOptions, Wait};
 
 /// A lease as data, to hand it to another process or to recover it after a crash.
 ///
@@ -245,9 +246,27 @@ impl Lock {
     pub(crate) async fn go_on_or_acquire<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
-        how: LockOptions,
+        mut how: LockOptions,
     ) -> Result<Option<Recovered<K>>, Error> {
-        let (lease, is_new) = match self.take_over(parts).await? {
+        let deadlines = how.wait.deadlines(&self.session);
+        let mut taken = self.take_over(parts).await;
+        // A store that cannot do it now is waited for, as where a lease is acquired.
+        while let Some(pause) = taken.as_ref().err().and_then(Error::retry_after) {
+            let left = deadlines.left_to_wait(clock::now());
+            if left.is_zero() || !deadlines.waits() {
+                break;
+            }
+            let paused = self.session.unless_closed(async {
+                sleep(pause.min(left)).await;
+                Ok(())
+            });
+            paused.await.map_err(|error| self.adopt_error(error))?;
+            taken = self.take_over(parts).await;
+        }
+        if let Wait::For(limit) = &mut how.wait {
+            *limit = deadlines.left_to_wait(clock::now());
+        }
+        let (lease, is_new) = match taken? {
             Ok(lease) => (Some(lease), false),
             Err(_) => (self.in_place_of(parts).acquire_as(how).await?, true),
         };

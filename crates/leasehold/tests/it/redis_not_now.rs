@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::{Client, ClientBuilder, Error, ErrorKind, Released, Retry, Settings};
+use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
 use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -226,6 +226,28 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     assert_eq!(held.release().await.unwrap(), Released::Held);
     let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!(granted.rejoined(), 1);
+}
+
+/// The claim of a process that has crashed is still there when it is over.
+#[tokio::test]
+async fn a_recovery_is_tried_until_it_is_answered() {
+    let server = RedisServer::start();
+    let refusals = Refusals::default();
+    let holder = client(&server.url(), &Refusals::default()).await;
+    let waiter = client(&server.url(), &refusals).await;
+    let crashed = holder.mutex("k").unwrap().lock().await.unwrap();
+    let parts = crashed.parts().unwrap();
+    let lock = waiter.mutex("k").unwrap();
+    server.command(NO_REPLICAS[0]);
+    told_at_once(lock.try_recover(&parts).await, "too few replicas");
+    let within = LockOptions::new().within(Duration::from_millis(50));
+    told_at_once(lock.recover(&parts, within).await, "too few replicas");
+    let so_far = refusals.of("k").len();
+    let recovering = tokio::spawn(async move { lock.recover(&parts, LockOptions::new()).await });
+    refusals.until("k", so_far + 2).await;
+    server.command(NO_REPLICAS[1]);
+    let recovered = timeout(SOON, recovering).await.unwrap().unwrap().unwrap();
+    assert!(!recovered.is_new);
 }
 
 /// Not by a new client, for which it may be the wrong file.

@@ -41,6 +41,8 @@ const LOOKS: u32 = 10;
 #[derive(Debug, Default)]
 struct Background {
     runtime: OnceLock<Runtime>,
+    /// For calls in callbacks, which may go on with a future that has begun in another.
+    timers: OnceLock<Runtime>,
     thread: OnceLock<Thread>,
     starting: Mutex<()>,
     /// Threads that wait, one of which drives.
@@ -132,6 +134,14 @@ impl Background {
         })?;
         self.thread.get_or_init(|| thread.thread().clone());
         Ok(runtime)
+    }
+
+    fn timers(&self) -> Option<&Runtime> {
+        if self.timers.get().is_none() {
+            let timers = Builder::new_current_thread().enable_time().build().ok()?;
+            self.timers.get_or_init(|| timers);
+        }
+        self.timers.get()
     }
 
     fn drive_between_calls(&self, runtime: &Runtime) {
@@ -253,6 +263,11 @@ pub(crate) fn drives() -> bool {
     DRIVES.get() || IN_BACKGROUND.get()
 }
 
+/// Whether this is a blocking call in a callback of another.
+pub(crate) fn is_nested() -> bool {
+    drives() && held_up().is_some()
+}
+
 /// The runtime in which this thread makes a blocking call, if it may be the only thread
 /// of that.
 pub(crate) fn held_up() -> Option<Id> {
@@ -323,16 +338,32 @@ pub(crate) fn thread_ends() -> bool {
     Handle::try_current().is_err_and(|error| error.is_thread_local_destroyed())
 }
 
-/// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then. Where this
-/// thread ends, another waits.
+/// The same as [`block_on`] for at most `limit`; `None` if it is not finished by then.
 pub fn block_within<T: Send>(limit: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
     // The timer is made where there is a context for it.
-    let wait = || block_on(async { tokio::time::timeout(limit, future).await }).ok();
-    if thread_ends() {
-        let waited = thread::scope(|scope| scope.spawn(wait).join());
-        return waited.unwrap_or_else(|panic| resume_unwind(panic));
+    block_anywhere(async { tokio::time::timeout(limit, future).await.ok() })
+}
+
+/// The same as [`block_on`], also where another thread has to wait: where this one ends, and in a callback
+/// of a blocking call, during which it does not drive the runtime and no timer of that goes on.
+pub(crate) fn block_anywhere<T: Send>(future: impl Future<Output = T> + Send) -> T {
+    let driven = Handle::try_current().ok().filter(|_| drives());
+    let driven = driven.map(|runtime| runtime.id());
+    let wait = move || {
+        let timers = driven.and_then(|_| BACKGROUND.get()?.timers());
+        let Some(timers) = timers else {
+            return block_on(future);
+        };
+        // What is refused here is refused there.
+        DRIVES.set(true);
+        HELD_UP.set(driven);
+        timers.block_on(future)
+    };
+    if driven.is_none() && !thread_ends() {
+        return wait();
     }
-    wait()
+    let waited = thread::scope(|scope| scope.spawn(wait).join());
+    waited.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 #[cfg(test)]

@@ -77,14 +77,20 @@ macro_rules! methods {
         #[doc = concat!("See [`crate::", stringify!($face), "::", stringify!($method), "`].")]
         #[must_use]
         pub fn $method($(&$($lt)?)? $self $(, $arg: $ty)*) -> $done {
-            $crate::blocking::face::answer!($when $self.0.$method($($arg),*)).into()
+            $crate::blocking::face::answer!($when always $self.0.$method($($arg),*)).into()
         }
         $crate::blocking::face::methods! { $face; $($rest)* }
     };
 }
 
-/// When a method of [`face`] has its answer.
+/// When a method of [`face`] has its answer. One that cannot fail is not refused in a callback of another.
 macro_rules! answer {
+    (wait always $future:expr) => {
+        $crate::background::block_anywhere($future)
+    };
+    (now always $answer:expr) => {
+        $answer
+    };
     (wait $future:expr) => {
         $crate::background::block_on($future)
     };

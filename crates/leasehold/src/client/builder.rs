@@ -13,11 +13,12 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
 use crate::registry;
+use crate::session::shutdown::would_block;
 use crate::session::{Session, unanswered};
 use crate::settings::Settings;
 use crate::store::LockStore;
 use crate::store::scheme::{Opened, Scheme, StoreOptions};
-use crate::sync::{check_runtime, timeout};
+use crate::sync::{Runtime, check_runtime, timeout};
 
 /// Options of a client. See [`Client::builder`].
 #[derive(Clone, Default)]
@@ -109,7 +110,7 @@ impl ClientBuilder {
     /// See [`Client::builder`].
     pub async fn connect(self) -> Result<Client, Error> {
         let error = |error| Error::new(Operation::Connect, None, error);
-        let runtime = check_runtime().map_err(error)?;
+        let runtime = check_caller().map_err(error)?;
         let checked = self.settings.check();
         checked.map_err(|invalid| error(invalid.into()))?;
         let limit = self.settings.operation_timeout;
@@ -191,7 +192,7 @@ impl ClientBuilder {
     /// # Ok(()) }
     /// ```
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
-        let checked = check_runtime().and_then(|_| self.access.check());
+        let checked = check_caller().and_then(|_| self.access.check());
         let marked = match checked.and_then(|()| self.source.scheme()) {
             Ok((scheme, url)) => scheme.initialise(url, &self.access).await,
             Err(error) => Err(error),
@@ -223,6 +224,14 @@ impl Source {
                 Err(StoreError::new(ErrorKind::Invalid, why).with_hint(hint))
             }
         }
+    }
+}
+
+/// The runtime in which this is called; not in a callback of a blocking call, whose thread drives that.
+fn check_caller() -> Result<Runtime, StoreError> {
+    match crate::background::is_nested() {
+        true => Err(would_block()),
+        false => check_runtime(),
     }
 }
 

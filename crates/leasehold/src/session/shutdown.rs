@@ -118,6 +118,17 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// A blocking call on a thread that has to do what the call waits for.
+pub(crate) fn would_block() -> StoreError {
+    StoreError::new(
+        ErrorKind::Invalid,
+        "a blocking call on the only thread of the client's Tokio runtime would block forever",
+    )
+    .with_hint(
+        "call it on another thread, as in spawn_blocking, or connect with leasehold::blocking",
+    )
+}
+
 impl Session {
     /// Runs `work`, which makes claims, unless the client is closed before or during it. Then
     /// `work` is dropped, which releases its claims. Its result is dropped too, since the
@@ -184,13 +195,7 @@ impl Session {
         if !is_that || held_up.is_none() || held_up != id_of(&self.runtime) {
             return Ok(());
         }
-        Err(StoreError::new(
-            ErrorKind::Invalid,
-            "a blocking call on the only thread of the client's Tokio runtime would block forever",
-        )
-        .with_hint(
-            "call it on another thread, as in spawn_blocking, or connect with leasehold::blocking",
-        ))
+        Err(would_block())
     }
 
     /// Takes no more claims, and ends those that are under way.
@@ -222,6 +227,10 @@ impl Session {
             // What is under way has its claims among those that leave, or none yet.
             (confirmed - before, under_way.max(leaving) as u64)
         };
+        if self.check_thread(crate::background::drives()).is_err() {
+            // In a callback of a blocking call: it would hold up those who confirm it.
+            return left();
+        }
         let all_left = async {
             loop {
                 // From before the look on, so that no departure falls between.

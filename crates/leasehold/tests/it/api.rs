@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use leasehold::{
     Any, Client, Election, Error, ErrorKind, Exclusive, GrantNumber, Lease, Lock, LockOptions,
-    LossSignal, Mode, MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, Released,
+    Loss, LossSignal, Mode, MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, Released,
     RwLock, Semaphore, Settings, Shared,
 };
 
@@ -100,6 +100,28 @@ fn a_blocking_call_in_a_callback_of_another_is_refused() {
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
     drop(held);
     waits.join().unwrap().unwrap();
+}
+
+/// What cannot be refused does not wait for what only that thread does.
+#[test]
+fn in_a_callback_losses_are_awaited_and_a_shutdown_is_begun() {
+    let client = leasehold::blocking::connect("memory:").unwrap();
+    let lease = |key| client.mutex(key).unwrap().lock().unwrap();
+    let (held, other, lock) = (lease("k"), lease("other"), client.mutex("k").unwrap());
+    let (told, heard) = channel();
+    let how = LockOptions::new().on_progress(move |_| {
+        let not_lost = other.lost_within(Duration::from_millis(1));
+        let connected = leasehold::blocking::connect("memory:").map(drop);
+        let left = client.shutdown(Duration::MAX).unconfirmed > 0;
+        let said = (not_lost, connected, left, other.lost());
+        told.send(said).unwrap();
+    });
+    let waits = thread::spawn(move || lock.lock_opts(how).map(drop));
+    let said = heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!((said.0, said.2, said.3), (None, true, Loss::Shutdown));
+    fails(said.1, ErrorKind::Invalid, &["would block forever"]);
+    fails(waits.join().unwrap(), ErrorKind::Closed, &[]);
+    drop(held);
 }
 
 /// Changes of leader are a stream, too, and a leader may go on as one who holds a lock.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, Key, Moment,
-    Phase, Transmit,
+    Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, GRACE, Key,
+    Moment, Phase, Transmit,
 };
 
 use super::claim_slot::{Carried, ClaimSlot};
@@ -226,11 +226,21 @@ impl ClaimHandle {
             handle: self,
             change: None,
         };
-        let changed = self.drive(None, |claim, now| {
+        // The driver may have sent it and have ended with its runtime: then no answer comes.
+        let limit = self.session.settings.operation_timeout + GRACE;
+        let mut begun = None;
+        let changed = self.drive(Some(limit), |claim, now| {
             if let Some(want) = want.take() {
                 wanted.change = Some(want(claim, now));
             }
-            claim.changed(wanted.change?)
+            let id = wanted.change?;
+            let is_late = now.since(*begun.get_or_insert(now)) >= limit;
+            let changed = claim.changed(id);
+            if changed.is_none() && is_late {
+                claim.drop_change(id);
+                return Some(Changed::Unanswered);
+            }
+            changed
         });
         let changed = changed.await;
         wanted.change = None;

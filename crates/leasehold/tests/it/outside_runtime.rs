@@ -22,13 +22,13 @@ use leasehold::store::redis::{
 use leasehold::testing::TestStore;
 use leasehold::{
     Access, Client, ErrorKind, Leadership, Lease, LeaseParts, LockOptions, Mode, MultiLease,
-    Shared, Token, blocking,
+    Settings, Shared, Token, blocking,
 };
 use tokio::runtime::Builder;
 
 use crate::log::Log;
 use crate::sources::{at, files_in};
-use crate::steps::Failure;
+use crate::steps::{Failure, fails};
 use crate::support::soon;
 
 const SOON: Duration = Duration::from_secs(1);
@@ -326,4 +326,26 @@ fn a_shutdown_ends_with_the_runtime_of_its_client() {
     drop(theirs);
     let done = here.block_on(soon("the shutdown", shutdown));
     assert_eq!((done.released, done.unconfirmed), (0, 1));
+}
+
+/// Its driver may have sent the request that nobody answers.
+#[test]
+fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (theirs, here) = (runtime(), runtime());
+    let store = TestStore::new();
+    let settings = Settings::default().with_operation_timeout(Duration::from_millis(500));
+    let connected = theirs.block_on(store.builder().settings(settings).connect());
+    let lock = connected.unwrap().mutex("k").unwrap();
+    let lease = theirs.block_on(lock.lock()).unwrap();
+    store.make_unavailable();
+    let mut parts = pin!(lease.into_parts());
+    let polled = here.block_on(async { parts.as_mut().now_or_never() });
+    assert!(polled.is_none());
+    // Now it is repeated, by the driver alone.
+    store.make_slow(Duration::from_secs(3600));
+    theirs.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    drop(theirs);
+    let parts = here.block_on(soon("the end", parts));
+    fails(parts, ErrorKind::Unavailable, &[]);
 }

@@ -63,7 +63,8 @@ setters! { ClientBuilder {
     /// # fn main() {}
     /// ```
     with_options(options: impl StoreOptions + 'static): source = Source::Options(Arc::new(options));
-    /// Uses a store that is already open, also by other clients, or your own implementation.
+    /// Uses a store that is already open, or your own implementation. It is one client: another needs
+    /// a value of its own, since a store value has one inbox for pushed grants.
     with_store(store: Arc<dyn LockStore>): source = Source::Open(store);
     /// Sets the defaults of the client's locks.
     settings(settings: Settings): settings = settings;

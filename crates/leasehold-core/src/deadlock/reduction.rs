@@ -77,10 +77,18 @@ impl<'a> Reduction<'a> {
     /// Takes away the holders of a key that can go on, and grants it to those who then fit.
     fn reduce(&mut self, key: usize) {
         loop {
-            let waits = &self.waits;
+            let (waits, here) = (&self.waits, self.waiting(key));
             self.holding[key].retain(|holder| {
                 let context = holder.context.as_ref().filter(|_| !holder.leaves);
-                context.is_some_and(|context| waits.contains_key(context.as_str()))
+                let waits = context.and_then(|context| waits.get(context.as_str()));
+                let waits = waits.copied().unwrap_or_default();
+                // What waited beside it may be of the same owner, who gets all of that at once.
+                let beside = || {
+                    here.iter()
+                        .filter(|it| it.context == holder.context)
+                        .count()
+                };
+                waits > 0 && (holder.token != Token::NONE || waits > beside())
             });
             let Some(first) = self.waiting(key).first() else {
                 return;
@@ -109,11 +117,8 @@ impl<'a> Reduction<'a> {
         for around in claim.contexts() {
             if let Some(left) = self.waits.get_mut(around) {
                 *left -= 1;
-                if *left == 0 {
-                    self.waits.remove(around);
-                    let held = self.held_by.get(around);
-                    self.due.extend(held.into_iter().flatten());
-                }
+                let held = self.held_by.get(around);
+                self.due.extend(held.into_iter().flatten());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ClaimContext, Client, Deadlock, Error, ErrorKind, LockOptions};
+use leasehold::{ClaimContext, Client, Deadlock, Error, ErrorKind, LockOptions, Owner};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -117,4 +117,26 @@ async fn a_check_needs_a_context() {
     let how = LockOptions::new().deadlock_timeout(AFTER);
     let refused = client.mutex("x").expect("a key").lock_opts(how).await;
     assert_eq!(refused.expect_err("no context").kind(), ErrorKind::Invalid);
+}
+
+/// An owner gets all of its claims at once: none of them waits for another.
+#[tokio::test]
+async fn claims_of_one_owner_in_line_are_no_deadlock() {
+    let (client, _) = clients().await;
+    let (theirs, ours, owner) = (client.context(), client.context(), Owner::new());
+    let held = client.mutex("k").expect("a key").with_context(&theirs);
+    let held = held.lock().await.expect("k is free");
+    let mut waiting = Vec::new();
+    for waiters in 1..=2 {
+        let lock = client.reentrant("k", &owner).expect("a key");
+        let lock = lock.with_context(&ours);
+        waiting.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
+        in_line(&client, "k", waiters).await;
+    }
+    let found = client.deadlocks().await.expect("memory answers");
+    assert!(found.is_empty(), "{found:?}");
+    let _ = held.release().await.expect("k is held");
+    for waits in waiting {
+        waits.await.expect("no panic").expect("k is free");
+    }
 }

@@ -227,8 +227,12 @@ impl Session {
             // What is under way has its claims among those that leave, or none yet.
             (confirmed - before, under_way.max(leaving) as u64)
         };
-        if self.check_thread(crate::background::drives()).is_err() {
-            // In a callback of a blocking call: it would hold up those who confirm it.
+        let is_home = self.shutdown.home == Some(thread::current().id());
+        if self
+            .check_thread(is_home || crate::background::drives())
+            .is_err()
+        {
+            // A blocking call, which holds up those who would confirm it.
             return left();
         }
         let all_left = async {

@@ -109,7 +109,9 @@ impl ClaimMachine {
             Ok(heard) => heard.reply,
             Err(failure) => return leaving.handle_failure(now, failure),
         };
-        if leaving.handle_reply(&reply) {
+        // Of one that was lost before nobody knows what has ended it.
+        let valid = !matches!(self.known, Some(LeaseState::Lost(_)));
+        if leaving.handle_reply(&reply, valid) {
             self.confirmed = leaving.confirmed;
             // What the store has given this claim since is not this grant.
             let forgotten = self.known == Some(LeaseState::Lost(Loss::Forgotten));

@@ -66,8 +66,8 @@ impl Releasing {
         Some(self.release.clone())
     }
 
-    /// Whether it has left with this answer.
-    pub(super) fn handle_reply(&mut self, reply: &Reply) -> bool {
+    /// Whether it has left with this answer. `valid`: so its lease was when it was given back.
+    pub(super) fn handle_reply(&mut self, reply: &Reply, valid: bool) -> bool {
         self.in_flight = false;
         self.held |= match reply {
             Reply::Released { held } => {
@@ -75,7 +75,7 @@ impl Releasing {
                 *held
             }
             // An earlier release may have done its work, and its answer was lost.
-            _ => self.sends > 1,
+            _ => valid && self.sends > 1,
         };
         self.sends = 0;
         if let Some(another) = self.another.take() {

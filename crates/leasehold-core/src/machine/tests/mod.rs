@@ -267,6 +267,13 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
         life.handle_answer(at(1_000), &again, Ok(heard(Reply::Absent)));
         assert_eq!(life.released(), Some(false), "{failure:?}");
     }
+    let (mut late, mut now) = (held(terms()), at(0) + 2 * TTL);
+    late.release(now);
+    for answer in [Err(Failure::Unanswered), Ok(heard(Reply::Absent))] {
+        answered_at(&mut late, now, answer);
+        now = late.poll_timeout().unwrap_or(now);
+    }
+    assert_eq!(late.released(), Some(false), "it was lost before");
     let mut revoked = held(terms());
     revoked.handle_push(at(5), &revocation());
     revoked.release(at(10));

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::loss::LossSignal;
 use crate::session::claim_handle::ClaimHandle;
-use crate::session::request::{AcquireRequest, id_taken};
+use crate::session::request::{AcquireRequest, check_rotation, id_taken};
 use crate::session::unanswered;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
@@ -410,7 +410,9 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn rotate(&self) -> Result<(), Error> {
-        let fresh = self.claim.session.claim_id();
+        let session = &self.claim.session;
+        let fresh = check_rotation(session.store.capabilities());
+        let fresh = fresh.and_then(|()| session.claim_id());
         let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
         self.change(Operation::Rotate, Change::Rotate(fresh)).await
     }

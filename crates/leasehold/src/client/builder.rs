@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
 use crate::registry;
+use crate::session::request::check_rotation;
 use crate::session::shutdown::would_block;
 use crate::session::{Session, unanswered};
 use crate::settings::Settings;
@@ -119,12 +120,9 @@ impl ClientBuilder {
         let opened = timeout(limit + FOR_REASONS, self.source.open(&self.access)).await;
         let opened = opened.unwrap_or_else(|_| Err(unanswered(limit)));
         let Opened { store, url, .. } = opened.map_err(error)?;
-        if self.settings.rotate_every.is_some() && store.capabilities().exclusive_only {
-            let name = store.capabilities().name;
-            let why = format!("{name} stores cannot replace claim ids");
-            return Err(error(
-                StoreError::new(ErrorKind::Unsupported, why).with_hint("leave rotate_every out"),
-            ));
+        if self.settings.rotate_every.is_some() {
+            let checked = check_rotation(store.capabilities());
+            checked.map_err(|refused| error(refused.with_hint("leave rotate_every out")))?;
         }
         let (host, process) = whereabouts();
         let owner = ClientInfo::new(&host, process, self.settings.label.as_deref());

@@ -11,6 +11,7 @@ use leasehold_core::{
 use super::{Session, no_answer, unanswered};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
+use crate::store::Capabilities;
 
 /// What is wanted, and how.
 #[derive(Debug, Clone)]
@@ -78,6 +79,16 @@ pub(super) fn call_unanswered(terms: &Terms, deadlines: Deadlines, in_line: bool
 
 pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it did not become free in time")
+}
+
+/// Refuses new claim ids where the store has none. A renewal that carries one would be refused, too, and
+/// each one after it.
+pub(crate) fn check_rotation(can: Capabilities) -> Result<(), StoreError> {
+    if !can.exclusive_only {
+        return Ok(());
+    }
+    let why = format!("{} stores cannot replace claim ids", can.name);
+    Err(StoreError::new(ErrorKind::Unsupported, why))
 }
 
 /// Ids end in 64 random bits, so this is another claim's id by the choice of whoever made it.

@@ -130,6 +130,8 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "nothing was left");
     let lease = lock(&client, "k").await;
     fails(lease.rotate().await, ErrorKind::Unsupported, &[]);
+    let renewed = lease.renew().await;
+    renewed.expect("a renewal does not carry what was refused");
     assert!(lease.is_valid());
     // Nobody can adopt it, but others can release it, as `leasehold release` does.
     let parts = lock(&client, "o").await.into_parts().await.unwrap();

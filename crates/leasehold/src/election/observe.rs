@@ -23,14 +23,20 @@ use crate::session::watch_key::KeyWatcher;
 ///
 /// An outage is reported once; then the stream retries by itself. What waiting does not repair
 /// (`Refused`, `Corrupt`) is reported each time.
-pub struct Leaders(BoxStream<'static, Result<Option<Leader>, Error>>);
+pub struct Leaders(Told);
+
+struct Told {
+    leaders: BoxStream<'static, Result<Option<Leader>, Error>>,
+    /// What was told last, if it was an error.
+    failed: Option<Error>,
+}
 
 impl Leaders {
     pub(super) fn of(session: &Arc<Session>, key: &Key) -> Self {
         if let Err(forked) = session.check_process() {
             // Watching would wait for locks that are held for ever.
             let failed = Operation::Observe.failed_on(key)(forked);
-            return Self(Box::pin(once(ready(Err(failed)))));
+            return Self::new(once(ready(Err(failed))));
         }
         let observer = Observer {
             watcher: KeyWatcher::start(session, key),
@@ -46,8 +52,15 @@ impl Leaders {
             let goes_on = !told.as_ref().is_err_and(closed);
             Some((told, goes_on.then_some(observer)))
         };
-        // Fused: whoever calls again is told the same.
-        Self(Box::pin(unfold(Some(observer), next).fuse()))
+        Self::new(unfold(Some(observer), next))
+    }
+
+    fn new(leaders: impl Stream<Item = Result<Option<Leader>, Error>> + Send + 'static) -> Self {
+        Self(Told {
+            // Fused: whoever calls again is told the same.
+            leaders: Box::pin(leaders.fuse()),
+            failed: None,
+        })
     }
 
     /// Returns the next change. The first is the current leader.
@@ -62,9 +75,12 @@ impl Leaders {
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
-        let told = self.0.next().await;
-        let closed = || Error::new(Operation::Observe, None, Closed::ShutDown.error());
-        told.unwrap_or_else(|| Err(closed()))
+        let Some(told) = self.0.leaders.next().await else {
+            let closed = || Error::new(Operation::Observe, None, Closed::ShutDown.error());
+            return Err(self.0.failed.clone().unwrap_or_else(closed));
+        };
+        self.0.failed = told.as_ref().err().cloned();
+        told
     }
 }
 
@@ -72,7 +88,7 @@ impl Stream for Leaders {
     type Item = Result<Option<Leader>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.as_mut().poll_next(cx)
+        self.0.leaders.as_mut().poll_next(cx)
     }
 }
 

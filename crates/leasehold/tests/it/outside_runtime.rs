@@ -349,3 +349,21 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
     let parts = here.block_on(soon("the end", parts));
     fails(parts, ErrorKind::Unavailable, &[]);
 }
+
+#[test]
+fn who_observes_again_is_told_again_that_the_runtime_has_ended() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (theirs, here) = (runtime(), runtime());
+    let client = theirs.block_on(leasehold::connect("memory:")).unwrap();
+    let mut leaders = theirs.block_on(async { client.election("e").unwrap().observe() });
+    theirs.block_on(leaders.next()).unwrap();
+    drop(theirs);
+    for _ in 0..2 {
+        let closed = here.block_on(leaders.next());
+        fails(
+            closed,
+            ErrorKind::Closed,
+            &["the Tokio runtime", "has ended"],
+        );
+    }
+}

@@ -119,9 +119,12 @@ impl KeyWatcher {
     async fn ask(&self) -> Result<(Snapshot, Moment), StoreError> {
         let (session, key) = (&self.session, &self.home.key);
         let mut pause = WATCH_LOOK;
-        if session.store.capabilities().push {
+        let can = session.store.capabilities();
+        if can.push {
             self.enlisted();
             match session.ask(session.store.watch(key, WATCH_TTL)).await {
+                // On epoch zero nothing is heard; several servers without a queue have no other.
+                Ok(answer) if answer.epoch == 0 && can.queueing => {}
                 Ok(_) => pause = WATCH_TTL / 3,
                 // A server that takes no writes now can be read, and told of the watch later.
                 Err(error) if error.retry_after.is_some() => {}

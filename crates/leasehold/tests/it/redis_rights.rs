@@ -311,6 +311,13 @@ async fn a_right_that_is_lost_later_costs_pushes_only() {
     assert_eq!(held.release().await.unwrap(), Released::Held);
     let _lease = waiter.await.unwrap().unwrap();
     assert!(started.elapsed() < Duration::from_secs(3));
+    // Who watches looks again, long before the watch has to be renewed.
+    let mut leaders = b.election("lead").unwrap().observe();
+    assert!(leaders.next().await.unwrap().is_none());
+    let started = Instant::now();
+    let _leads = a.election("lead").unwrap().campaign("").await.unwrap();
+    assert!(leaders.next().await.unwrap().is_some());
+    assert!(started.elapsed() < Duration::from_secs(15));
 }
 
 #[tokio::test]

@@ -151,10 +151,14 @@ impl Bridge {
 impl Bridge {
     /// Takes a step of each. The interpreter is left meanwhile: who forks may need it to go on.
     fn drive(&self, py: Python<'_>, calls: Vec<Pending>) -> PyResult<()> {
-        let runtime = background::enter().map_err(Failure::from)?;
+        let runtime = background::enter().map_err(Failure::from);
         let steps: Vec<_> = py.detach(|| {
-            let _timers = runtime.enter();
-            let drive = |mut call: Pending| (step(&mut call.work, &call.waker), call);
+            let _timers = runtime.as_ref().map(|runtime| runtime.enter());
+            let drive = |mut call: Pending| match &runtime {
+                Ok(_) => (step(&mut call.work, &call.waker), call),
+                // The bridge has the call no more, and its caller waits.
+                Err(failure) => (Poll::Ready(Err(failure.clone())), call),
+            };
             calls.into_iter().map(drive).collect()
         });
         let mut outcome = Ok(());

@@ -4,11 +4,11 @@ use leasehold::{ErrorKind, Invalid};
 use pyo3::prelude::*;
 
 /// An error of leasehold or of this binding.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Parts>);
 
 /// What `make` of Python takes.
-#[derive(Debug, Default, IntoPyObjectRef)]
+#[derive(Debug, Default, Clone, IntoPyObjectRef)]
 struct Parts {
     kind: String,
     message: String,

@@ -304,6 +304,27 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "0\n"
 
 
+NO_DESCRIPTORS = """
+import asyncio, resource
+async def main():
+    client = lh.aio.connect(url)
+    bridge = lh.aio._Bridge.of(asyncio.get_running_loop())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    calls = asyncio.gather(*(client.inspect("k") for _ in range(3)), return_exceptions=True)
+    failed = await asyncio.wait_for(calls, 20)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    print(*(type(error).__name__ for error in failed), await client.inspect("k"))
+    await client.close()
+asyncio.run(main())
+"""
+
+
+def test_tasks_whose_calls_cannot_begin_hear_of_it(tmp_path):
+    said = "Unavailable Unavailable Unavailable Inspection(holders=[], waiters=[])\n"
+    assert run(tmp_path, NO_DESCRIPTORS, "memory:") == said
+
+
 def test_an_interrupt_is_noticed_while_other_threads_wait(url):
     client = lh.connect(url)
     with client.mutex("k") as lease:

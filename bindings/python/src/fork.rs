@@ -6,8 +6,10 @@
 
 use std::cell::Cell;
 use std::mem::forget;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::thread;
 use std::time::Duration;
 
 use leasehold::background;
@@ -15,6 +17,12 @@ use pyo3::prelude::*;
 
 /// Threads that wait for a call read it, while they drive that. Who forks writes.
 static DRIVING: RwLock<()> = RwLock::new(());
+
+/// Whether a thread forks: one at a time.
+static FORKS: AtomicBool = AtomicBool::new(false);
+
+/// How often another looks whether that one is done.
+const TURN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The runtime runs nothing that takes long: if it does not pause within this time, the process
 /// forks all the same.
@@ -38,10 +46,14 @@ pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
 
 /// Before a fork, on the thread that forks.
 #[pyfunction]
-pub(crate) fn fork_begins() {
+pub(crate) fn fork_begins(py: Python<'_>) {
     let Some(runtime) = background::running() else {
         return;
     };
+    // Who forks may need the interpreter to go on, as in hooks of others.
+    while FORKS.swap(true, Ordering::Acquire) {
+        py.detach(|| thread::sleep(TURN_INTERVAL));
+    }
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
     let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);
     let (paused, is_paused) = mpsc::channel();
@@ -58,7 +70,9 @@ pub(crate) fn fork_begins() {
 /// After a fork, in the process that has forked.
 #[pyfunction]
 pub(crate) fn forked_here() {
-    drop(FORKING.take());
+    if FORKING.take().is_some() {
+        FORKS.store(false, Ordering::Release);
+    }
 }
 
 /// After a fork, in the child: nobody is there to be resumed.
@@ -67,5 +81,6 @@ pub(crate) fn forked_there() {
     if let Some(Rest(nobody_drives, resume)) = FORKING.take() {
         drop(nobody_drives);
         forget(resume);
+        FORKS.store(false, Ordering::Release);
     }
 }

@@ -10,6 +10,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -106,6 +107,41 @@ def test_two_hundred_forks_of_a_parent_in_each_state(tmp_path, url):
     counter.write_text("0")
     assert run(tmp_path, FORKS, url, str(counter)) == "done\n"
     assert counter.read_text() == "200"
+
+
+# The hooks before a fork run from the last to the first: that one after the library's.
+TWO_FORKS = """
+import os, sys, threading, time
+begun = threading.Event()
+
+def begins():
+    begun.set()
+    time.sleep(0.2)
+
+os.register_at_fork(before=begins)
+import leasehold_lock as lh
+
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(7)
+    assert os.waitpid(child, 0)[1] == 7 << 8
+
+client = lh.connect(sys.argv[1])
+one = threading.Thread(target=fork)
+one.start()
+begun.wait()
+fork()
+one.join()
+client.close()
+print("done")
+"""
+
+
+def test_two_threads_fork_at_the_same_time(url):
+    command = [sys.executable, "-W", "ignore", "-c", TWO_FORKS, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "done\n", done
 
 
 PARENT = """

@@ -393,11 +393,12 @@ async def test_a_guard_of_what_it_cannot_hold_is_refused(face, client, url):
         def __call__(self):
             yield
 
-    if isinstance(face, faces.Tasks):
-        assert await client.mutex("k").guard()(Task())() == "done"
-    else:
-        with pytest.raises(TypeError, match="aio.connect.. for an async function"):
-            client.mutex("k").guard()(Task())
+    for called in (Task(), functools.partial(Task())):
+        if isinstance(face, faces.Tasks):
+            assert await client.mutex("k").guard()(called)() == "done"
+        else:
+            with pytest.raises(TypeError, match="aio.connect.. for an async function"):
+                client.mutex("k").guard()(called)
     wrong = face.run if isinstance(face, faces.Tasks) else task
     with pytest.raises(TypeError, match="guard.. needs a lock of leasehold_lock"):
         client.mutex("k").guard()(wrong)

@@ -238,8 +238,8 @@ def _log(logger: logging.Logger) -> None:
         for level, message in _native.records().wait():
             try:
                 logger.log(_LEVELS[level], "%s", message)
-            except Exception as error:
-                # Of a handler, and it is nobody's: others are still to be told.
+            except BaseException as error:
+                # Of a handler, and it is nobody's: others are still to be told, which closes await.
                 sys.excepthook(type(error), error, error.__traceback__)
 
 

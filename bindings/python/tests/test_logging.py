@@ -100,13 +100,14 @@ def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, ha
     assert any("lost: no renewal succeeded" in message and "key=k" in message for message in said)
 
 
-def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handler, capsys):
+@pytest.mark.parametrize("kind", [OSError, SystemExit])
+def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handler, capsys, kind):
     said = []
 
     def emit(record):
         said.append(record.getMessage())
         if len(said) == 1:
-            raise OSError("the server of the logs is down")
+            raise kind("the server of the logs is down")
 
     handler.emit = emit
     client = lh.connect(leasehold_url)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._base import is_any
-from ._errors import LeaseholdError, Timeout
+from ._errors import LeaseholdError, Refused, Timeout
 from ._threads import Client, Lease
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -40,8 +40,8 @@ class FileLock(contextlib.ContextDecorator):
         self.lock_file, self.timeout = os.fspath(lock_file), timeout
         self.blocking, self.poll_interval = blocking, poll_interval
         self._directory, key = os.path.split(os.path.realpath(lock_file))
-        url = "local:" + urllib.parse.quote(os.path.join(self._directory, ".leasehold"))
-        self._lock = _clients.setdefault(url, Client(url)).mutex(key)
+        self._url = "local:" + urllib.parse.quote(os.path.join(self._directory, ".leasehold"))
+        self._lock = _clients.setdefault(self._url, Client(self._url)).mutex(key)
         self._of_thread = threading.local()
 
     @property
@@ -71,16 +71,25 @@ class FileLock(contextlib.ContextDecorator):
             self._levels[-1].check()
             self._levels.append(self._levels[-1])
         else:
-            if self._lock._client.url is None:
-                os.makedirs(self._directory, exist_ok=True)
             try:
-                limited = None if limit < 0 or limit == float("inf") else limit
-                lease = self._lock.lease(limited)
+                lease = self._lease(None if limit < 0 or limit == float("inf") else limit)
             except Timeout as busy:
                 busy.lock_file = self.lock_file
                 raise
             self._levels.append(lease)
         return _Acquired(self)
+
+    def _lease(self, limit: float | None) -> Lease:
+        if self._lock._client.url is None:
+            os.makedirs(self._directory, exist_ok=True)
+            return self._lock.lease(limit)
+        try:
+            return self._lock.lease(limit)
+        except Refused:
+            # Its directory may have been removed: a client does not go on in another.
+            client = _clients[self._url] = Client(self._url)
+            self._lock = client.mutex(self._lock.key)
+        return self._lease(limit)
 
     def release(self, force: bool = False) -> None:
         """Releases it once, or entirely with ``force``; harmless if not held. Raises ``Lost``."""

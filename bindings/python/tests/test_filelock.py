@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -177,6 +178,14 @@ def test_a_loss_is_said(path):
             client.break_key(path.name)
             lock._levels[-1].lost.wait()
             raise KeyError
+
+
+def test_a_directory_that_was_removed_is_made_again(path):
+    lock = lh.FileLock(path)
+    for _ in range(2):
+        with lock:
+            assert lock.is_locked and not elsewhere(lambda: is_free(path))
+        shutil.rmtree(path.parent)
 
 
 def test_the_docstring_says_at_once_what_it_is_not():

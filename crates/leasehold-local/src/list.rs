@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use leasehold_core::{Key, Snapshot};
 use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
@@ -52,17 +53,10 @@ impl Listing for RecordListing {
             };
             let mut page = ListPage::default();
             for name in names.iter().skip(read).take(PAGE) {
-                match RecordFile::of(&inner, name).read() {
-                    Ok(Some(Record { header, queue, .. })) => {
-                        let is_meant = glob::matches(&pattern, header.key.as_str());
-                        if is_meant && !queue.is_empty() {
-                            let seen = look(&inner, &header.key, &queue)?;
-                            if !seen.holders.is_empty() || !seen.waiters.is_empty() {
-                                page.found.push((header.key, seen));
-                            }
-                        }
-                    }
-                    Ok(None) => {}
+                let record = RecordFile::of(&inner, name).read();
+                let found = record.and_then(|record| look_into(&inner, &pattern, record));
+                match found {
+                    Ok(found) => page.found.extend(found),
                     // One bad record must not hide the others.
                     Err(error) => {
                         // A long key has a part of its name there only.
@@ -83,16 +77,37 @@ impl Listing for RecordListing {
     }
 }
 
+/// The key of a record and who holds it or waits, if it is meant and there is somebody.
+fn look_into(
+    inner: &Arc<Inner>,
+    pattern: &str,
+    record: Option<Record>,
+) -> Result<Option<(Key, Snapshot)>, StoreError> {
+    let is_meant = |it: &Record| glob::matches(pattern, it.header.key.as_str());
+    let Some(Record { header, queue, .. }) = record.filter(is_meant) else {
+        return Ok(None);
+    };
+    if queue.is_empty() {
+        return Ok(None);
+    }
+    let seen = look(inner, &header.key, &queue)?;
+    let somebody = !seen.holders.is_empty() || !seen.waiters.is_empty();
+    Ok(somebody.then_some((header.key, seen)))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};
+    use std::time::Duration;
 
+    use leasehold_core::{Claim, Command};
     use leasehold_store::Records;
     use tokio::sync::Notify;
 
     use crate::LocalStore;
-    use crate::tests::{Place, claim, key, take};
+    use crate::tests::{Place, claim, claim_for, key, take};
 
     struct Woken(Notify);
 
@@ -100,6 +115,30 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.notify_one();
         }
+    }
+
+    /// As on a disk that has become read-only.
+    #[tokio::test]
+    async fn a_key_whose_dead_cannot_be_removed_hides_no_other() {
+        let place = Place::new();
+        let (store, dies) = (place.store(), place.store());
+        take(&store, &key("lives"), &claim(1));
+        let held = Claim {
+            inbox: Some(dies.session.inbox().clone()),
+            ..claim_for(2, Duration::from_secs(60))
+        };
+        take(&dies, &key("dead"), &Command::Claim(held));
+        drop(dies);
+        // What is read says who holds the key, and what is written is another file.
+        let (record, copy) = (place.at("records/dead.rec"), place.at("records/copy.rec"));
+        fs::rename(&record, copy).unwrap();
+        fs::create_dir(record).unwrap();
+        let store = LocalStore::of(store);
+        let page = store.listing("*").next_page().await.unwrap().unwrap();
+        let found: Vec<_> = page.found.iter().map(|(key, _)| key.as_str()).collect();
+        let mut skipped: Vec<_> = page.skipped.iter().map(|(name, _)| &**name).collect();
+        skipped.sort_unstable();
+        assert_eq!((found, skipped), (vec!["lives"], vec!["copy", "dead"]));
     }
 
     /// Wherever the future is dropped: after none of its waits, after the first, and so on.

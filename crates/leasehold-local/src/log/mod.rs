@@ -30,8 +30,9 @@ const CURRENT: &str = "current";
 
 /// A file is full when it has about so large a part of what is to be kept.
 const PARTS: u64 = 4;
-/// About how long a line is.
+/// About how long a line is, and how long at most.
 const LINE: u64 = 256;
+const LONGEST_LINE: usize = 8 * 1024;
 /// What the size of a file is kept within.
 const SIZES: std::ops::RangeInclusive<u64> = 64 * 1024..=16 * 1024 * 1024;
 
@@ -112,9 +113,10 @@ impl Log {
                 size > full.clamp(*SIZES.start(), *SIZES.end())
             }
             AuditLimit::Age(age) => {
-                let first = file::read(file, 0, LINE as usize * 8)?;
-                let line = first.split(|byte| *byte == b'\n').next();
-                let first = line.and_then(|line| serde_json::from_slice::<AuditRecord>(line).ok());
+                let first = file::read(file, 0, LONGEST_LINE)?;
+                // A line that was cut off says nothing.
+                let mut lines = first.split(|byte| *byte == b'\n');
+                let first = lines.find_map(|line| serde_json::from_slice::<AuditRecord>(line).ok());
                 let begun = first.map_or(at, |first| first.entry.at);
                 size > *SIZES.end() || at.since(begun) * PARTS as u32 > age
             }

@@ -66,6 +66,25 @@ fn entries_of_so_long_a_time_are_kept() {
     assert!(place.names("audit").len() <= 8);
 }
 
+/// A line that was cut off does not say when it began, and a long one does.
+#[test]
+fn a_file_ends_by_its_age_however_it_begins() {
+    for cut_off in [true, false] {
+        let place = Place::new();
+        let directory = place.directory();
+        let (log, odd) = (log(&directory, "1h"), "\"".repeat(255));
+        if cut_off {
+            fs::write(place.at("audit/current.jsonl"), "{\"key\":\"k\",\"at\":17").unwrap();
+        }
+        for minutes in [0, 20] {
+            let mut one = entry(1, START + Duration::from_secs(60) * minutes);
+            one.hold.as_mut().unwrap().owner = ClientInfo::new(&odd, 7, Some(&odd));
+            log.add(&key(&odd.repeat(2)), vec![one]);
+        }
+        assert_eq!(place.names("audit").len(), 2, "cut off: {cut_off}");
+    }
+}
+
 /// Several processes write, and one reads on, whichever of them begins a new file.
 #[test]
 fn files_change_under_writers_and_readers() {

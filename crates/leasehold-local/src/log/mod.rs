@@ -130,7 +130,9 @@ impl Log {
         let mut ended: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
         ended.sort_unstable();
         let full = |end: u64| path(&format!("{end:020}"));
-        let new = full(ended.last().map_or(at.0, |newest| at.0.max(newest + 1)));
+        // Behind all others, unless one has the last number that there is.
+        let next = ended.last().and_then(|newest| newest.checked_add(1));
+        let new = full(next.unwrap_or(0).max(at.0));
         let current = path(CURRENT);
         let ((from, current), (to, new)) = (self.directory.at(&current), self.directory.at(&new));
         renameat(from, current, to, new)?;

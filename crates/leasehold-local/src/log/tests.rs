@@ -85,6 +85,18 @@ fn a_file_ends_by_its_age_however_it_begins() {
     }
 }
 
+#[test]
+fn a_file_with_the_last_number_is_followed_by_others() {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, "1000");
+    fs::write(place.at(&format!("audit/{}.jsonl", u64::MAX)), "").unwrap();
+    fs::write(place.at("audit/current.jsonl"), "\n".repeat(1 << 17)).unwrap();
+    log.add(&key("k"), vec![entry(7, START)]);
+    assert_eq!(place.names("audit").len(), 3);
+    assert_eq!(read(&directory, &mut None), [7]);
+}
+
 /// Several processes write, and one reads on, whichever of them begins a new file.
 #[test]
 fn files_change_under_writers_and_readers() {

@@ -140,6 +140,11 @@ impl Log {
         for end in ended.into_iter().rev() {
             let stays = match self.limit {
                 AuditLimit::Entries(entries) => kept < entries,
+                // Named by a clock that was ahead in an earlier boot, or behind such a name.
+                AuditLimit::Age(age) if end > at.0 => {
+                    let written = self.directory.last_written(&full(end));
+                    written.is_some_and(|written| at.since(StoreTime(0) + written) < age)
+                }
                 AuditLimit::Age(age) => at.since(StoreTime(end)) < age,
             };
             if !stays {

@@ -85,6 +85,24 @@ fn a_file_ends_by_its_age_however_it_begins() {
     }
 }
 
+/// All that were begun after it have later names.
+#[test]
+fn a_clock_that_was_ahead_does_not_keep_files_for_ever() {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, "1h");
+    let ahead = place.at(&format!("audit/{:020}.jsonl", START.0 * 2));
+    fs::write(&ahead, "").unwrap();
+    let file = fs::File::options().write(true).open(&ahead).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    for minutes in [0, 20] {
+        let at = START + Duration::from_secs(60) * minutes;
+        log.add(&key("k"), vec![entry(1, at)]);
+    }
+    assert_eq!(place.names("audit").len(), 2);
+    assert!(!ahead.exists());
+}
+
 #[test]
 fn a_file_with_the_last_number_is_followed_by_others() {
     let place = Place::new();

@@ -304,6 +304,24 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "0\n"
 
 
+MANY_FILES = """
+import resource
+with lh.connect(f"{url}?audit=1d") as client:
+    with client.mutex("k"):
+        pass
+    for number in range(300):
+        open(f"{url.removeprefix('local:')}/audit/{number:020}.jsonl", "w").close()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits[1]))
+    print([entry["event"] for entry in client.audit_log()])
+"""
+
+
+def test_an_audit_log_of_more_files_than_a_process_may_open_is_read(tmp_path, tmp_path_factory):
+    said = run(tmp_path, MANY_FILES, f"local:{tmp_path_factory.mktemp('l')}")
+    assert said == "['granted', 'released']\n"
+
+
 NO_DESCRIPTORS = """
 import asyncio, resource
 async def main():

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use leasehold_core::{AuditEntry, Key, StoreTime};
 use leasehold_store::sync::{Mutex, lock};
 use leasehold_store::{AuditLimit, AuditLog, AuditRecord, StoreError};
-use rustix::fs::{OFlags, fstat, renameat};
+use rustix::fs::{AtFlags, OFlags, fstat, renameat, statat};
 use rustix::io::{Errno, retry_on_intr, write};
 
 use super::acquire_record::blocking;
@@ -209,8 +209,10 @@ fn next_lines(
         if ended.is_ok_and(|ended| ended + Duration::from_secs(1) < since) {
             continue;
         }
-        match directory.file(&path(&name), OFlags::RDONLY) {
-            Ok(file) => files.push((inode_of(&fstat(&file)?), file)),
+        let name = path(&name);
+        let (at, there) = directory.at(&name);
+        match statat(at, there, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => files.push((inode_of(&stat), name)),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
@@ -221,9 +223,16 @@ fn next_lines(
         Some((place, at))
     });
     let (place, at) = last.unwrap_or((0, 0));
-    for (number, (inode, file)) in files.iter().enumerate().skip(place) {
+    for (number, (inode, name)) in files.iter().enumerate().skip(place) {
         let at = if number == place { at } else { 0 };
-        let mut lines = file::read(file, at, PAGE)?;
+        // One after the other: a log can have more than a process may open.
+        let file = match directory.file(name, OFlags::RDONLY) {
+            Ok(file) if inode_of(&fstat(&file)?) == *inode => file,
+            // It has another name by now, or was removed.
+            Ok(_) | Err(Errno::NOENT) => return next_lines(directory, since, read),
+            Err(errno) => return Err(errno),
+        };
+        let mut lines = file::read(&file, at, PAGE)?;
         let is_last = lines.len() < PAGE && number + 1 == files.len();
         // A line that is being written is read when it is whole.
         let whole = lines.iter().rposition(|byte| *byte == b'\n');

@@ -371,7 +371,7 @@ impl Queue {
             true => retention.min(TOMBSTONE_LIFE),
             false => retention,
         };
-        self.furthest.since(self.now(clock)) + retention
+        retention.saturating_add(self.furthest.since(self.now(clock)))
     }
 
     /// Removes all claims, and keeps the tokens and the minimum holds. For a restart of the

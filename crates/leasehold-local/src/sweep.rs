@@ -98,7 +98,7 @@ fn sweep_found(store: &Arc<Inner>, [clients, keys]: [Vec<String>; 2]) -> bool {
     let records = keys.iter().map(|name| RecordFile::of(store, name));
     let old = records.filter(|record| {
         let used = store.directory.last_written(&record.name);
-        used.is_some_and(|used| used + store.retention <= wall())
+        used.is_some_and(|used| used.saturating_add(store.retention) <= wall())
     });
     let old: Vec<_> = old.take(LOOKS).collect();
     let removed = old.iter().filter(|record| is_removed(record)).count();
@@ -179,6 +179,17 @@ mod tests {
             assert_eq!(left, 1, "of {dead}: only this client's is left");
             drop(store);
         }
+    }
+
+    #[tokio::test]
+    async fn a_retention_without_end_removes_nothing() {
+        let place = Place::new();
+        for _ in 0..2 {
+            let options = options(&place.path, Duration::MAX);
+            let store = LocalStore::open(options).await.unwrap();
+            used(&store.inner, "k", LONG);
+        }
+        assert_eq!(place.names("records"), ["k.rec"]);
     }
 
     /// However many keys it has used, and though it is never opened again.

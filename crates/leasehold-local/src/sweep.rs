@@ -20,8 +20,12 @@ use super::record_file::RecordFile;
 /// How many keys and sessions one sweep looks into.
 const LOOKS: usize = 128;
 
-/// How many names one sweep reads.
+/// How many names one sweep reads, unless it reads all, and how many keys it looks at.
 const NAMES: usize = 10_000;
+
+/// One in so many of those on opening reads all names. The order of a directory stays the same: those
+/// behind the first would never have their turn.
+const READS_ALL: u64 = 16;
 
 /// How many keys and clients are looked into in the task of who opens a client: some 100 µs. A
 /// thread for them takes longer to start.
@@ -41,16 +45,22 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
     let [least, most] = PERIODS;
     let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
-    let (store, mut pause) = (Arc::downgrade(store), period);
+    let (store, mut pause, mut all) = (Arc::downgrade(store), period, true);
     JoinSet::from_iter([async move {
         loop {
             sleep(pause).await;
             let Some(store) = store.upgrade() else { return };
             store.directory.keep();
-            let Ok(more) = blocking(move || Ok(sweep(&store))).await else {
+            let most = if all { usize::MAX } else { NAMES };
+            let sweep = move || sweep_found(&store, find(&store.directory, most));
+            let Ok(more) = blocking(move || Ok(sweep())).await else {
                 return;
             };
-            pause = if more { PAUSE } else { period };
+            // As long as there is enough among the first, the others need not be read.
+            (pause, all) = match (more, all) {
+                (false, true) => (period, true),
+                _ => (PAUSE, !more),
+            };
         }
     }])
 }
@@ -71,11 +81,13 @@ pub(super) async fn on_opening(store: &Arc<Inner>) -> Result<(), StoreError> {
 /// Sweeps, as far as it goes: whatever cannot be removed is left to the next. Says
 /// whether there may be more to remove at once.
 pub(super) fn sweep(store: &Arc<Inner>) -> bool {
-    sweep_found(store, find(&store.directory, NAMES))
+    let reads_all = random_u64().is_multiple_of(READS_ALL);
+    let most = if reads_all { usize::MAX } else { NAMES };
+    sweep_found(store, find(&store.directory, most))
 }
 
 /// The names of clients and of keys, without their endings, at most so many of each kind. They
-/// start somewhere else each time, so that in the end all have their turn.
+/// start somewhere else each time, so that in the end all of those have their turn.
 fn find(directory: &Directory, most: usize) -> [Vec<String>; 2] {
     let names = |sub, ending| {
         let mut names = directory.names(sub, ending, most).unwrap_or_default();
@@ -95,7 +107,8 @@ fn sweep_found(store: &Arc<Inner>, [clients, keys]: [Vec<String>; 2]) -> bool {
     }
     store.directory.remove_unfinished(wall(), NAMES);
     // Not used for so long that they are worth a look.
-    let records = keys.iter().map(|name| RecordFile::of(store, name));
+    let records = keys.iter().take(NAMES);
+    let records = records.map(|name| RecordFile::of(store, name));
     let old = records.filter(|record| {
         let used = store.directory.last_written(&record.name);
         used.is_some_and(|used| used.saturating_add(store.retention) <= wall())
@@ -124,6 +137,7 @@ fn is_removed(record: &RecordFile) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::UNIX_EPOCH;
 
     use leasehold_core::{Claim, Command};
 
@@ -179,6 +193,28 @@ mod tests {
             assert_eq!(left, 1, "of {dead}: only this client's is left");
             drop(store);
         }
+    }
+
+    /// Others are used, and come first in the directory.
+    #[tokio::test(start_paused = true)]
+    async fn idle_keys_have_their_turn_among_however_many() {
+        let (place, hour) = (Place::new(), LONG * 60);
+        let store = Inner::open(&options(&place.path, hour)).unwrap();
+        let record = |name: &str| fs::File::create(place.at(&format!("records/{name}.rec")));
+        let idle = |number: usize| {
+            let record = record(&format!("idle{number}")).unwrap();
+            record.set_modified(UNIX_EPOCH).unwrap();
+        };
+        (0..100).for_each(idle);
+        for number in 0..NAMES * 2 {
+            record(&number.to_string()).unwrap();
+        }
+        (100..200).for_each(idle);
+        let _store = LocalStore::of(store);
+        for _ in 0..30 {
+            sleep(hour / PERIODS_A_RETENTION).await;
+        }
+        assert_eq!(place.names("records").len(), NAMES * 2);
     }
 
     #[tokio::test]

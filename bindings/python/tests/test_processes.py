@@ -304,6 +304,21 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "0\n"
 
 
+MANY_KEYS = """
+import resource
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+with lh.connect(url) as client:
+    for number in range(300):
+        with client.mutex(f"k{number}"):
+            pass
+"""
+
+
+def test_more_keys_than_a_process_may_open_files_are_locked(tmp_path, tmp_path_factory):
+    assert run(tmp_path, MANY_KEYS, f"local:{tmp_path_factory.mktemp('l')}") == ""
+
+
 MANY_FILES = """
 import resource
 with lh.connect(f"{url}?audit=1d") as client:

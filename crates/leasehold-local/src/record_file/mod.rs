@@ -11,6 +11,7 @@ use leasehold_core::{Key, Queue};
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::Inner;
@@ -65,8 +66,9 @@ impl OpenRecords {
         if let Some(record) = records.get(name) {
             return record.clone();
         }
-        let is_room = OPEN.load(Ordering::Relaxed) < MOST_OPEN;
-        if records.len() >= [FEW_OPEN, MOST_OPEN][usize::from(is_room)] {
+        let most = most_open();
+        let is_room = OPEN.load(Ordering::Relaxed) < most;
+        if records.len() >= [FEW_OPEN, most][usize::from(is_room)] {
             let mut all = records.iter();
             let idle = all.find(|(_, one)| Arc::strong_count(one) == 1);
             let idle = idle.map(|(name, _)| name.clone());
@@ -74,6 +76,13 @@ impl OpenRecords {
         }
         records.entry(name.clone()).or_default().clone()
     }
+}
+
+/// The same share of what this process may have open, if that is less.
+fn most_open() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let share = limit.and_then(|limit| usize::try_from(limit / 4).ok());
+    share.unwrap_or(MOST_OPEN).min(MOST_OPEN)
 }
 
 /// Where a key's record is.

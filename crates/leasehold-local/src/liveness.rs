@@ -109,38 +109,37 @@ impl Session {
 
     /// Lives on after somebody has removed the file or moved it away, as programs do that tidy up:
     /// others take this client for dead without. Says whether it had to.
-    pub(super) fn go_on(&self) -> bool {
+    ///
+    /// # Errors
+    /// If it cannot: what it is granted then is granted to others too.
+    pub(super) fn go_on(&self) -> Result<bool, StoreError> {
         let removed = |life: &Life| self.directory.has(&life.file, &self.path) == Ok(false);
         let Some(life) = self.life.as_ref().filter(|life| removed(life.latest())) else {
-            return false;
+            return Ok(false);
         };
         let _one = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = life.latest();
         if !removed(latest) {
-            return true;
+            return Ok(true);
         }
         // One that was put back is locked by this client itself: to wait for that lock would never end.
         let stands = |life: &&Life| self.directory.has(&life.file, &self.path) == Ok(true);
         let again = life.all().find(stands);
         let locked = match again {
             Some(again) => fcntl_dupfd_cloexec(&again.file, 0),
-            None => self.directory.lock_file(&self.path, WAIT),
+            None => {
+                // The directory of these files may have been removed, too.
+                self.directory.make_part(SESSIONS)?;
+                self.directory.lock_file(&self.path, WAIT)
+            }
         };
-        match locked {
-            Ok(file) => {
-                let life = Box::new(Life::of(&self.directory, file));
-                tracing::warn!(
-                    "the file of this client in {} was removed: its locks may be lost",
-                    self.directory.path().display()
-                );
-                latest.next.set(life).is_ok()
-            }
-            // The step fails by itself, or the next tries again.
-            Err(error) => {
-                tracing::debug!(%error, "the file of this client is gone");
-                false
-            }
-        }
+        let file = locked.map_err(|errno| self.directory.failed("write to", errno))?;
+        let life = Box::new(Life::of(&self.directory, file));
+        tracing::warn!(
+            "the file of this client in {} was removed: its locks may be lost",
+            self.directory.path().display()
+        );
+        Ok(latest.next.set(life).is_ok())
     }
 }
 
@@ -223,20 +222,32 @@ mod tests {
         assert!(open().is_some());
     }
 
+    /// How many wait after a claim of that client.
+    fn waiting(store: &Arc<Inner>, number: u128) -> usize {
+        let claim = Claim {
+            inbox: Some(store.session.inbox().clone()),
+            ..claim_for(number, Duration::from_secs(60))
+        };
+        let queue = take(store, &key("k"), &Command::Claim(claim));
+        queue.look(store.clock.now()).waiters.len()
+    }
+
+    /// As by who removes what is old, and the directories that are empty then.
+    #[test]
+    fn a_client_whose_file_was_removed_with_its_directory_lives_on() {
+        let place = Place::new();
+        let (a, b) = (place.store(), place.store());
+        fs::remove_dir_all(place.at("sessions")).unwrap();
+        assert_eq!(waiting(&a, 1), 0);
+        assert_eq!(waiting(&b, 2), 1, "the first lives");
+        assert_eq!(waiting(&a, 3), 2, "and so does the second");
+    }
+
     /// As by who puts all that is in the directory elsewhere.
     #[test]
     fn a_client_whose_file_was_moved_away_lives_on() {
         let place = Place::new();
         let (a, b) = (place.store(), place.store());
-        let waiting = |store: &Arc<Inner>, number| {
-            let inbox = Some(store.session.inbox().clone());
-            let claim = Claim {
-                inbox,
-                ..claim_for(number, Duration::from_secs(60))
-            };
-            let queue = take(store, &key("k"), &Command::Claim(claim));
-            queue.look(store.clock.now()).waiters.len()
-        };
         fs::rename(place.at("sessions"), place.at("away")).unwrap();
         fs::create_dir(place.at("sessions")).unwrap();
         assert_eq!(waiting(&a, 1), 0);

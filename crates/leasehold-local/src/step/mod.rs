@@ -55,7 +55,7 @@ pub(super) fn transact(
 ) -> Result<Taken, StoreError> {
     // Who only lets go need not be seen to live.
     let releases = |command: &Option<&Command>| matches!(command, Some(Command::Release(_)));
-    if !commands.iter().all(releases) && store.session.go_on() {
+    if !commands.iter().all(releases) && store.session.go_on()? {
         inbox::bind_again(store);
     }
     let now = store.now();

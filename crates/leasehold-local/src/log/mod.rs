@@ -90,7 +90,14 @@ impl Log {
             let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
             self.directory.file(&path(CURRENT), flags)
         };
-        let mut file = open()?;
+        let mut file = match open() {
+            // The log was removed with its directory.
+            Err(Errno::NOENT) => {
+                self.directory.make_part(AUDIT).ok();
+                open()?
+            }
+            file => file?,
+        };
         if self.is_full(&file, at)? {
             self.begin_another(at)?;
             file = open()?;

@@ -150,6 +150,17 @@ fn a_line_that_was_cut_off_hides_no_other() {
     assert_eq!(read(&directory, &mut from), [2]);
 }
 
+#[test]
+fn a_log_that_was_removed_with_its_directory_goes_on() {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, "1000");
+    log.add(&key("k"), vec![entry(1, START)]);
+    fs::remove_dir_all(place.at("audit")).unwrap();
+    log.add(&key("k"), vec![entry(2, START)]);
+    assert_eq!(read(&directory, &mut None), [2]);
+}
+
 /// However much others write: what there was when it was read is read to an end.
 #[tokio::test]
 async fn a_log_that_grows_has_an_end() {

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::Inner;
-use super::directory::{Directory, by_descriptor};
+use super::directory::{Directory, INBOXES, by_descriptor};
 use super::liveness::socket;
 use super::name::file_name;
 use super::record_file::RecordFile;
@@ -195,6 +195,8 @@ pub(super) fn bind_again(store: &Arc<Inner>) {
     let epoch = state.epoch;
     if let Some(reader) = &mut state.reader {
         let _listening = reader.runtime.enter();
+        // The directory of the sockets may have been removed, too.
+        store.directory.make_part(INBOXES).ok();
         match bind(store) {
             Ok(socket) => {
                 // What was sent to the one before is older.

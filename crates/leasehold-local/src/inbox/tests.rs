@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use leasehold_core::{Arrival, Capacity, ClaimId, Token};
+use leasehold_store::Records;
 
 use super::*;
+use crate::LocalStore;
+use crate::tests::{Place, claim, key, take};
 
 fn events(inbox: &Inbox) -> Vec<Event> {
     let (inbox, id, arrival) = (inbox.clone(), ClaimId::from_random(1), Arrival(u64::MAX));
@@ -46,7 +49,7 @@ fn events(inbox: &Inbox) -> Vec<Event> {
 
 #[test]
 fn a_letter_is_understood_as_it_was_meant() {
-    let place = crate::tests::Place::new();
+    let place = Place::new();
     let store = place.store();
     let inbox = Inbox::new("me").unwrap();
     let name = socket(&file_name(inbox.as_str()));
@@ -61,6 +64,24 @@ fn a_letter_is_understood_as_it_was_meant() {
         let understood = understood(&buffer[..length], epoch);
         assert!(understood.into_iter().eq(meant));
     }
+}
+
+struct Ignored;
+
+impl PushSink for Ignored {
+    fn push(&self, _push: Push) {}
+}
+
+#[tokio::test]
+async fn a_socket_that_was_removed_with_its_directory_is_bound_again() {
+    let place = Place::new();
+    let store = LocalStore::of(place.store());
+    let _inbox = store.listen(Arc::new(Ignored)).await.unwrap();
+    for part in ["sessions", "inbox"] {
+        std::fs::remove_dir_all(place.at(part)).unwrap();
+    }
+    take(&store.inner, &key("k"), &claim(1));
+    assert_eq!(place.names("inbox").len(), 1);
 }
 
 /// Of another version, or from somebody who is up to something.

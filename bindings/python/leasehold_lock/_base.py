@@ -226,7 +226,13 @@ def _listen_as(now: tuple[int, int], logger: logging.Logger) -> None:
     _native.listen(next((name for name, of in _LEVELS.items() if of >= level), "OFF"))
     # One of several threads that are here starts it.
     if _log_threads.setdefault(process, me := object()) is me:
-        threading.Thread(target=_log, args=(logger,), name="leasehold-log", daemon=True).start()
+        thread = threading.Thread(target=_log, args=(logger,), name="leasehold-log", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # None is to be had, as at the end of the interpreter: the next call tries again.
+            del _log_threads[process]
+            _listening = None
 
 
 def _log(logger: logging.Logger) -> None:

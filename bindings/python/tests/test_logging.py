@@ -122,6 +122,18 @@ def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handl
     assert "the server of the logs is down" in capsys.readouterr().err
 
 
+def test_locks_need_no_thread_that_logs(leasehold_url, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(lh._base, "_log_threads", {})
+    monkeypatch.setattr(lh._base, "_listening", None)
+    with lh.connect(leasehold_url) as client, client.mutex("k") as lease:
+        assert lease.is_valid()
+    assert lh._base._listening is None, "the next call tries again"
+
+
 ENDS = """
 import logging, sys, threading
 class Slow(logging.StreamHandler):

@@ -304,6 +304,18 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "0\n"
 
 
+NO_STREAM = """
+with lh.connect(url) as client, client.mutex("k"):
+    os.close(0)
+    with client.mutex("other"):
+        print(os.path.exists("/proc/self/fd/0"))
+"""
+
+
+def test_no_record_takes_the_place_of_a_standard_stream(tmp_path, tmp_path_factory):
+    assert run(tmp_path, NO_STREAM, f"local:{tmp_path_factory.mktemp('l')}") == "False\n"
+
+
 MANY_KEYS = """
 import resource
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)

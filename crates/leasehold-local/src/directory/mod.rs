@@ -16,7 +16,7 @@ use rustix::fs::{
     AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, Stat, chmod, flock, fstat,
     openat, stat, statat, unlinkat,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
@@ -378,7 +378,14 @@ fn open_at(
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let open = |flags| retry_on_intr(|| openat(at, name, flags, mode));
+    let open = |flags| {
+        let opened = retry_on_intr(|| openat(at, name, flags, mode))?;
+        // What a program that has closed a standard stream says there must not go into the file.
+        match opened.as_raw_fd() {
+            ..=2 => fcntl_dupfd_cloexec(&opened, 3),
+            _ => Ok(opened),
+        }
+    };
     // Else each read would write when it was. Not allowed for the file of another user.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     match open(flags | OFlags::NOATIME) {

@@ -81,7 +81,7 @@ pub use self::scheme::Local;
 
 use self::acquire_record::blocking;
 use self::clock::Clock;
-use self::directory::{Directory, Makes, RECORDS, create_dir};
+use self::directory::{Directory, MARK, Makes, RECORDS, create_dir};
 use self::errors::unavailable;
 use self::group::Group;
 use self::inbox::{OpenInbox, Subscription};
@@ -206,8 +206,9 @@ impl LocalStore {
         check_runtime()?;
         options.check()?;
         // Who is in a group may be asked of another process.
+        let is_shared = options.group.is_some() || options.place()?.0.join(MARK).exists();
         if options.audit.is_none()
-            && options.group.is_none()
+            && !is_shared
             && let Some(inner) = Inner::try_open(&options, false)?
         {
             sweep::on_opening(&inner).await?;

@@ -41,7 +41,7 @@ const KEYS: &str = "keys";
 pub(super) const CLOCK: &str = "clock";
 pub(super) const CLOCK_LOCK: &str = "clock.lock";
 /// The file that says for which group it was made.
-const MARK: &str = "group";
+pub(super) const MARK: &str = "group";
 
 /// The directories in it.
 const PARTS: [&str; 4] = [RECORDS, SESSIONS, INBOXES, AUDIT];

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, lchown, symlink};
 use std::process::Command;
+use std::task::Poll;
 use std::time::{Duration, UNIX_EPOCH};
 
 use leasehold_store::Records;
@@ -96,6 +97,23 @@ async fn its_address_names_the_group() {
     let again = LocalOptions::from_url(&store.await.unwrap().url()).unwrap();
     assert_eq!(again.group, Some(ours().text()));
     assert!(LocalStore::open(again).await.is_ok());
+}
+
+/// A service of names may have to be asked for its members, which can take seconds.
+#[tokio::test]
+async fn it_is_opened_where_that_holds_up_no_task() {
+    let (shared, own) = (shared(), Place::new());
+    for (place, waits) in [(shared, true), (own, false)] {
+        // The clock is set.
+        drop(place.store());
+        let options = LocalOptions::default().directory(&*place.path);
+        let mut open = Box::pin(LocalStore::open(options));
+        let first = std::future::poll_fn(|context| Poll::Ready(open.as_mut().poll(context))).await;
+        assert_eq!(first.is_pending(), waits);
+        if waits {
+            drop(open.await.unwrap());
+        }
+    }
 }
 
 #[test]

@@ -345,7 +345,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         With ``force`` it takes over ``lease.parts()`` of a process that is dead for sure. Raises
         ``Lost`` if there is no such lease any more.
         """
-        core = await self._client._run(self._core.adopt(parts, force, self._who()))
+        core = await self._take(self._core.adopt(parts, force, self._who()))
         return self._makes(self._client, core)
 
     async def recover(
@@ -356,7 +356,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         The process that had it has to be dead. The lease has a higher token.
         """
         recover = self._core.recover(parts, timeout, self._who())
-        core, is_new = await self._client._run(recover)
+        core, is_new = await self._take(recover)
         return Recovered(self._makes(self._client, core), is_new)
 
     async def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
@@ -420,9 +420,13 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
     def _claim(self, limit: Seconds | None, or_none: bool) -> Coroutine[Any, Any, Any]:
         """Waits for a lease of the core, which with ``or_none`` may be none."""
+        return self._take(self._core.acquire(limit, or_none, self._who()))
+
+    def _take(self, op: _native.Op[_T]) -> Coroutine[Any, Any, _T]:
+        """Waits for what holds a key then, and is released with the process."""
         _listen()
         _release_with_process()
-        return self._client._run(self._core.acquire(limit, or_none, self._who()))
+        return self._client._run(op)
 
     async def __aenter__(self) -> _LeaseT:
         block = self._block(sys._getframe())

@@ -304,6 +304,25 @@ if __name__ == "__main__":
     assert run(tmp_path, text, url) == "0\n"
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_a_child_of_multiprocessing_has_adopted_is_released_at_its_end(tmp_path, url, method):
+    text = f"""
+import multiprocessing
+def work(parts):
+    global lease
+    lease = lh.connect(url, ttl=3600).mutex("k").adopt(parts)
+if __name__ == "__main__":
+    with lh.connect(url, ttl=3600) as client:
+        parts = client.mutex("k").lease().hand_over()
+        child = multiprocessing.get_context({method!r}).Process(target=work, args=(parts,))
+        child.start()
+        child.join()
+        with client.mutex("k", timeout=30):
+            print(child.exitcode)
+"""
+    assert run(tmp_path, text, url) == "0\n"
+
+
 NO_STREAM = """
 with lh.connect(url) as client, client.mutex("k"):
     os.close(0)

@@ -129,11 +129,14 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
         Signal::USR2,
     ] {
         let number = signal.as_raw();
-        // A shell starts its background with SIGINT and SIGQUIT ignored.
-        let apart = [Signal::INT, Signal::QUIT].contains(&signal);
-        let apart = if apart { "> /dev/null 2>&1" } else { "" };
-        let script =
-            format!("trap 'exit 9' {number}; sh -c 'echo up; exec sleep 60 {apart}' & wait");
+        // A shell starts its background with SIGINT and SIGQUIT ignored, and would wait for that if the
+        // signal came just before it waits.
+        let ignored = [Signal::INT, Signal::QUIT].contains(&signal);
+        let waits = match ignored {
+            true => "echo up; while :; do sleep 1; done",
+            false => "sh -c 'echo up; exec sleep 60' & wait",
+        };
+        let script = format!("trap 'exit 9' {number}; {waits}");
         let process = store.up(("run k -- bash -c", &script)).await;
         process.signal(signal);
         // The output ends when the sleeper has gone, too.

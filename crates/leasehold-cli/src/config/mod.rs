@@ -21,7 +21,7 @@ use crate::env;
 use crate::failure::Failure;
 
 use parse::{Sections, Source};
-use table::unusable;
+use table::{unusable, utf8};
 
 pub(crate) use file::{LookedFor, Whose};
 pub(crate) use setting::{Origin, Setting};
@@ -155,18 +155,24 @@ impl Config {
 /// What the environment sets of what was not typed.
 fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
     let mut layer = Layer::new();
+    let refused = |name: &str, why| {
+        let failure = unusable(name, why);
+        let hint = failure.hint.clone().unwrap_or_default();
+        failure.hint(format!("{hint}, or unset {name}"))
+    };
     for row in TABLE.iter().filter(|row| !typed.contains_key(&row.key)) {
         let name = row.variable();
         let Some(value) = std::env::var_os(&name) else {
             continue;
         };
         let set = row.read(&value, None, Origin::variable(name.clone()));
-        let set = set.map_err(|why| {
-            let failure = unusable(&name, why);
-            let hint = failure.hint.clone().unwrap_or_default();
-            failure.hint(format!("{hint}, or unset {name}"))
-        })?;
-        layer.insert(row.key, set);
+        layer.insert(row.key, set.map_err(|why| refused(&name, why))?);
+    }
+    // Else the login would be without it.
+    if !typed.contains_key(&Key::PasswordFile)
+        && let Some(password) = std::env::var_os(env::PASSWORD)
+    {
+        utf8(&password).map_err(|why| refused(env::PASSWORD, why))?;
     }
     Ok(layer)
 }

@@ -110,10 +110,7 @@ impl Row {
             return Err(Failure::usage(format!("the {} is empty", self.name))
                 .hint(format!("set one, e.g. {}", self.example)));
         }
-        let text = || {
-            let text = value.to_str();
-            text.ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
-        };
+        let text = || utf8(value);
         let duration = || duration::parse(text()?).map_err(hinted);
         let value = match self.key {
             Key::Store => {
@@ -169,6 +166,12 @@ pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
         Duration::ZERO => Wait::No,
         limit => Wait::For(limit),
     })
+}
+
+/// A value as text.
+pub(super) fn utf8(value: &OsStr) -> Result<&str, Failure> {
+    let text = value.to_str();
+    text.ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
 }
 
 /// What to write instead is all that there is to say.

@@ -1,8 +1,12 @@
 //! Files, profiles and variables that cannot be used.
 
-use leasehold_testkit::expect::says;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+
+use leasehold_testkit::expect::says;
+use leasehold_testkit::process::Process;
 
 use super::{Place, write};
 use crate::common::{events, table};
@@ -98,6 +102,21 @@ async fn a_wrong_variable_is_no_error_where_the_option_is_typed() {
         without.has_code(Some(64));
         let typed = format!("config {option} {value}");
         place.run_with(&nothing, typed).await.has_code(Some(0));
+    }
+}
+
+/// Without it the login would be another one, of which nothing would be said.
+#[tokio::test]
+async fn a_password_that_is_no_text_is_refused() {
+    let place = Place::new();
+    for (arguments, status) in [("config", 64), ("config --password-file f", 0)] {
+        let mut command = place.command(arguments);
+        command.env("LEASEHOLD_PASSWORD", OsStr::from_bytes(b"hunter2\xff"));
+        let ended = Process::run(command).await;
+        ended.has_code(Some(status));
+        ended.has_not_said("hunter2");
+        let cause = "LEASEHOLD_PASSWORD cannot be used: it is not UTF-8";
+        assert_eq!(ended.stderr.contains(cause), status == 64, "{ended}");
     }
 }
 

@@ -69,6 +69,14 @@ impl Histories {
         receiver
     }
 
+    /// Has who found no room follow the history once there is some.
+    #[cfg(feature = "serve")]
+    pub(crate) fn follow_if_room(&self, key: &str, known: &mut watch::Receiver<History>) {
+        if known.same_channel(&self.full.subscribe()) {
+            *known = self.follow(key);
+        }
+    }
+
     async fn run(self, key: String, known: watch::Sender<History>) {
         let reading = read(&self.client, self.interval, &key, &known);
         let mut reading = std::pin::pin!(reading);

@@ -146,6 +146,9 @@ impl Page {
             return None;
         }
         let key = &details.key;
+        self.shared
+            .histories
+            .follow_if_room(key, &mut details.history);
         let lock = |table: &crate::lock_table::LockTable| Some(table.lock(key)?.view.clone());
         let lock = self.shared.reader.with(lock);
         let lock = LockView::new(key.clone(), lock, details.history.borrow().clone());

@@ -146,22 +146,24 @@ impl Feed {
                 self.rest(until).await;
             }
         }
-        if self.wanted.deadlocks {
-            self.find_deadlocks(&waited_for).await;
+        if self.wanted.deadlocks
+            && let Err(error) = self.find_deadlocks(&waited_for).await
+        {
+            // Those of the last pass may be over: they are none of this one.
+            return self.failed(error).await;
         }
         self.refreshed = Instant::now();
         self.tell(Update::Ended).await;
     }
 
     /// Finds the deadlocks among what the pass has read.
-    async fn find_deadlocks(&mut self, waited_for: &[Inspection]) {
+    async fn find_deadlocks(&mut self, waited_for: &[Inspection]) -> Result<(), Error> {
         let asked = Instant::now();
-        // If it fails, the next look says why.
-        if let Ok(found) = self.client.deadlocks_among(waited_for).await {
-            self.load.record(asked.elapsed(), 1);
-            let found = found.iter().map(DeadlockView::from).collect();
-            self.tell(Update::Deadlocks(found)).await;
-        }
+        let found = self.client.deadlocks_among(waited_for).await?;
+        self.load.record(asked.elapsed(), 1);
+        let found = found.iter().map(DeadlockView::from).collect();
+        self.tell(Update::Deadlocks(found)).await;
+        Ok(())
     }
 
     /// Looks at those that are shown.
@@ -206,4 +208,48 @@ pub fn send_if_other<T: PartialEq>(to: &watch::Sender<T>, value: T) {
         *last = value;
         is_other
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::testing::TestStore;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_whose_look_for_deadlocks_has_failed_says_so_and_does_not_end() {
+        let store = TestStore::new();
+        let client = store.connect().await.unwrap();
+        let contexts = [client.context(), client.context()];
+        let lock = |key, context| client.mutex(key).unwrap().with_context(context);
+        let mut held = Vec::new();
+        for (key, context) in ["a", "b"].into_iter().zip(&contexts) {
+            held.push(lock(key, context).lock().await.unwrap());
+        }
+        for (key, context) in ["b", "a"].into_iter().zip(&contexts) {
+            let lock = lock(key, context);
+            tokio::spawn(async move { lock.lock().await.map(drop) });
+            while client.inspect(key).await.unwrap().waiters.is_empty() {
+                yield_now().await;
+            }
+        }
+        store.make_slow(Duration::from_secs(1));
+        let (_wants, wants) = watch::channel(FeedRequest {
+            pattern: "*".to_owned(),
+            deadlocks: true,
+            ..FeedRequest::default()
+        });
+        let mut updates = begin(client.clone(), Duration::from_secs(1), wants);
+        let told = loop {
+            match updates.recv().await.unwrap().1 {
+                // The end of the listing is under way by now, and the look comes behind it.
+                Update::Page(..) => store.make_unavailable(),
+                Update::Began | Update::Asked => {}
+                told => break told,
+            }
+        };
+        assert!(matches!(told, Update::Failed(_)), "{told:?}");
+        drop(held);
+    }
 }

@@ -5,16 +5,21 @@ use std::time::Duration;
 pub(crate) use leasehold::store::parse_duration as parse;
 pub(crate) use leasehold_console::duration::{millis, spoken};
 
+/// No time that is waited for is further away: none can overflow.
+const LONGEST: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
+
 /// Reads a duration that is no shorter than that.
 pub(crate) fn at_least(least: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| match parse(text)? {
         short if short < parse(least)? => Err(format!("use {least} or more")),
-        duration => Ok(duration),
+        duration => Ok(duration.min(LONGEST)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -35,6 +40,8 @@ mod tests {
                 let duration = Duration::from_millis(enough);
                 assert_eq!(read(&format!("{enough}ms")), Ok(duration));
             }
+            let immense = read(&format!("{}s", u64::MAX)).unwrap();
+            assert!(Instant::now().checked_add(2 * immense).is_some());
             for wrong in ["", "30", "5M", "-1s", "soon"] {
                 assert_eq!(read(wrong), parse(wrong), "{wrong}");
                 assert!(read(wrong).is_err(), "{wrong}");

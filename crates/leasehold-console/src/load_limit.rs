@@ -10,6 +10,8 @@ use tokio::time::Instant;
 const PAUSE: u32 = 19;
 /// This much of a round trip counts as work of the server; the rest is the network.
 const NEAR: Duration = Duration::from_micros(500);
+/// No look takes so long: one that seems to was under way while this process or the server was stopped.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The longest pause that is left for others.
 const MOST_LEFT: Duration = Duration::from_secs(5);
 /// A key to measure a round trip with. It need not be in use.
@@ -37,7 +39,8 @@ impl LoadLimit {
     /// Records a look: how long it took, in how many round trips one after the other.
     pub(crate) fn record(&mut self, took: Duration, round_trips: u32) {
         let network = self.round_trip.unwrap_or_default().saturating_sub(NEAR);
-        self.due += took.saturating_sub(network * round_trips) * PAUSE;
+        let took = took.saturating_sub(network * round_trips);
+        self.due += took.min(LONGEST_LOOK) * PAUSE;
     }
 
     /// The pause for the looks since the last call.
@@ -93,6 +96,13 @@ mod tests {
         assert_eq!(pause(round_trip, 200 * MS, 2), MS * PAUSE);
         assert_eq!(pause(round_trip, 300 * MS, 2), 101 * MS * PAUSE);
         assert_eq!(pause(round_trip, 90 * MS, 1), Duration::ZERO);
+    }
+
+    /// As after Ctrl-Z in `top` while a request was under way.
+    #[test]
+    fn the_time_of_a_process_that_was_stopped_is_no_load() {
+        let hour = Duration::from_secs(60 * 60);
+        assert_eq!(pause(None, hour, 1), LONGEST_LOOK * PAUSE);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
     let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
-    let mut status = exit::OK;
+    let mut status = Ok(exit::OK);
     for lease in &saved.leases {
         let key = lease.key().as_str();
         let done = match client.renew_by_parts(lease, ttl).await {
@@ -30,16 +30,16 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
             Err(error) if error.kind() == ErrorKind::Lost => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        status = status.max(say(key, done, Some(ttl), printer)?);
+        status = worse(status, say(key, done, Some(ttl), printer));
     }
-    Ok(status)
+    status
 }
 
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.file)?;
     let client = connect_to(&saved, &args.common.store.settings, printer).await?;
-    let mut status = exit::OK;
+    let mut status = Ok(exit::OK);
     for lease in &saved.leases {
         let key = lease.key().as_str();
         let done = match client.release_by_parts(lease).await? {
@@ -49,13 +49,13 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
                 Err(format!("{key} was not held: {ended}"))
             }
         };
-        status = status.max(say(key, done, None, printer)?);
+        status = worse(status, say(key, done, None, printer));
     }
     file.remove().map_err(|error| {
         let message = format!("cannot remove {}: {error}", args.file.display());
         Failure::new(exit::OUTPUT, message)
     })?;
-    Ok(status)
+    status
 }
 
 async fn connect_to(
@@ -66,6 +66,11 @@ async fn connect_to(
     let store = store.or_saved(&saved.store);
     say_if_not_sent(&store, printer);
     connect(&store).await
+}
+
+/// The worse of two outcomes. Output that cannot be written keeps no other lease from its turn.
+fn worse(one: Result<u8, Failure>, other: Result<u8, Failure>) -> Result<u8, Failure> {
+    Ok(one?.max(other?))
 }
 
 /// Says what was done, or that the lease had ended: that with `-q`, too. Answers the status.

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::children::Gate;
-use crate::common::{Store, in_environment_of, json_lines, on_each_store};
+use crate::common::{Store, in_environment_of, in_shell, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -189,6 +189,25 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
     assert!(!store.path("k.lease").exists());
     let again = store.run("release k.lease").await;
     again.has_ended_saying(Some(64), "cannot read k.lease");
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
+    let store = Store::redis();
+    let held = store.run("hold --save f --detach -k a -k b").await;
+    held.has_code(Some(0));
+    let after = async |arguments: &str| {
+        let shell = in_shell("exec \"$@\" > /dev/full", &store.command(arguments));
+        let ended = Process::run(shell).await;
+        ended.has_ended_saying(Some(74), "cannot write the output");
+        [store.show("a").await, store.show("b").await]
+    };
+    for shown in after("renew --json --ttl 10m f").await {
+        let left = shown["holders"][0]["expires_in_ms"].as_u64();
+        assert!(left > Some(500_000), "{shown}");
+    }
+    assert!(after("release --json f").await.iter().all(is_free));
+    assert!(!store.path("f").exists());
 }
 
 async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {

@@ -128,6 +128,8 @@ impl Child {
         start: &Start<'_>,
         terminal: Option<&Terminal>,
     ) -> io::Result<Self> {
+        // Before the command begins: a lack of descriptors would give its lock back while it runs.
+        let reports = shim.socket.try_clone()?;
         let (mut probe, mut group) = (None, None);
         let before = terminal.map(|terminal| {
             |started| {
@@ -146,7 +148,6 @@ impl Child {
                 return Err(error);
             }
         };
-        let reports = shim.socket.try_clone()?;
         reports.set_nonblocking(true)?;
         Ok(Self {
             pid,

@@ -19,6 +19,8 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::user_file::UserFile;
 
+/// How often it is looked whether `leasehold release` has ended.
+const LOOK_AT_RELEASE: Duration = Duration::from_millis(20);
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
@@ -76,7 +78,7 @@ async fn keep(
     };
     let status = tokio::select! {
         biased;
-        reason = held.lost() => lost(&held, reason, saved.as_ref(), printer),
+        status = lost(&held, saved.as_ref(), printer) => status,
         _ = session.signals.next() => exit::OK,
         // Nobody knows of the lock.
         () = ready(()), if !was_left => exit::OK,
@@ -123,10 +125,17 @@ async fn leave_to_others(
     saved
 }
 
-/// The lease is gone: by `leasehold release` if the file of it is gone, too.
-fn lost(held: &MultiLease<Any>, reason: Loss, saved: Option<&UserFile>, printer: &Printer) -> u8 {
-    if reason == Loss::Gone && saved.is_some_and(|saved| !saved.is_there()) {
-        return exit::OK;
+/// Completes when the lease is gone: by `leasehold release` if its file is gone, too, which that keeps
+/// locked until then.
+async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printer) -> u8 {
+    let reason = held.lost().await;
+    if let (Loss::Gone, Some(saved)) = (reason, saved) {
+        while let Ok(false) = saved.try_lock() {
+            sleep(LOOK_AT_RELEASE).await;
+        }
+        if !saved.is_there() {
+            return exit::OK;
+        }
     }
     let key = LeaseStatus::of(held).key;
     printer.event(Event::lost(&LeaseEnd {

@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::children::Gate;
 use crate::common::{Store, in_environment_of, in_shell, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 on_each_store!(
@@ -208,6 +209,28 @@ async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     }
     assert!(after("release --json f").await.iter().all(is_free));
     assert!(!store.path("f").exists());
+}
+
+/// A hold that renews just then is not to tell its script that the lock is lost.
+#[tokio::test]
+async fn a_lease_is_not_lost_while_another_process_releases_it() {
+    let store = Store::redis();
+    let mut hold = store.command("hold --ttl 1s --save f k");
+    hold.env("LEASEHOLD_LOG", "leasehold::observe=warn");
+    let holder = Process::spawn(hold);
+    holder.prints("").await;
+    // As `release` does it, but for the time that it takes.
+    let file = fs::File::open(store.path("f")).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    fs::copy(store.path("f"), store.path("copy")).unwrap();
+    store.run("release copy").await.has_code(Some(0));
+    holder.says("warning: lost: ").await;
+    assert!(is_free(&store.show("k").await));
+    fs::remove_file(store.path("f")).unwrap();
+    drop(file);
+    let ended = holder.finish().await;
+    ended.has_code(Some(0));
+    ended.has_not_said("lost k");
 }
 
 async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {

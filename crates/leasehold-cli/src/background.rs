@@ -24,8 +24,7 @@ pub(crate) enum Forked {
 /// Goes on in two processes. In the one in front that comes back with how it ends.
 #[allow(unsafe_code, reason = "no safe interface forks")]
 pub(crate) fn fork() -> Result<Forked, Failure> {
-    let cannot = |error| Failure::system(format!("cannot go to the background: {error}"));
-    let (ours, theirs) = UnixStream::pair().map_err(cannot)?;
+    let (ours, theirs) = UnixStream::pair().map_err(|error| cannot(&error))?;
     // SAFETY: this process has one thread so far, so the copy is as good as the original.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Background(Front {
@@ -34,11 +33,16 @@ pub(crate) fn fork() -> Result<Forked, Failure> {
         })),
         forked => {
             let child = Pid::from_raw(forked.max(0));
-            let child = child.ok_or_else(|| cannot(io::Error::last_os_error()))?;
+            let child = child.ok_or_else(|| cannot(&io::Error::last_os_error()))?;
             drop(theirs);
             Ok(Forked::Front(wait(ours, child)))
         }
     }
+}
+
+/// Why there are no two processes, or not for long.
+pub(crate) fn cannot(error: &io::Error) -> Failure {
+    Failure::system(format!("cannot go to the background: {error}"))
 }
 
 /// Waits until the lock is held, or will not be.

@@ -8,6 +8,7 @@ use leasehold::{Any, Client, Lease, Loss, MultiLease};
 use tokio::time::sleep;
 
 use crate::args::HoldArgs;
+use crate::background::cannot;
 use crate::commands::saved_lease::save;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
@@ -73,7 +74,8 @@ async fn keep(
     };
     show(&store, &tokens, printer)?;
     let was_left = match &args.lifetime.front {
-        Some(front) => front.leave().unwrap_or(false),
+        // The token was written: only the status says that nobody holds the lock.
+        Some(front) => front.leave().map_err(|error| cannot(&error))?,
         None => true,
     };
     let status = tokio::select! {

@@ -159,7 +159,11 @@ pub(crate) fn next_signal(signals: &[Signal]) -> Option<(i32, Option<Pid>)> {
         for signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
         }
-        let signal = libc::sigwaitinfo(set.as_ptr(), info.as_mut_ptr());
+        let mut signal = libc::sigwaitinfo(set.as_ptr(), info.as_mut_ptr());
+        // As when this process, or the machine, has been stopped and goes on.
+        while signal < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+            signal = libc::sigwaitinfo(set.as_ptr(), info.as_mut_ptr());
+        }
         (signal, info.assume_init().si_pid())
     };
     (signal > 0).then(|| (signal, Pid::from_raw(sender)))

@@ -2,15 +2,18 @@
 //! itself, and never to stay behind.
 
 use std::fs::{self, Permissions};
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testkit::process::{Process, Signal};
-use rustix::process::{Resource, Rlimit, kill_process, prlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, WaitId, WaitIdOptions, kill_process, prlimit, waitid,
+};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
@@ -244,4 +247,29 @@ async fn a_shim_that_cannot_take_all_descriptors_starts_nothing() {
     let ended = waiting.finish().await;
     ended.has_ended_saying(Some(71), "cannot start touch: ");
     assert!(!store.path("ran").exists());
+}
+
+/// Else a Ctrl-C behind that would end the command, and not the loop that has started it.
+#[tokio::test]
+async fn a_probe_that_was_stopped_goes_on() {
+    let mut probe = leasehold(format!("__probe {}", std::process::id()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (pid, mut says) = (Pid::from_child(&probe), probe.stdout.take().unwrap());
+    says.read_exact(&mut [0]).unwrap();
+    let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    eventually(|| stat().contains(") S "), "it waits").await;
+    kill_process(pid, Signal::STOP).unwrap();
+    waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    // By another one: what its parent has sent is known there.
+    let mut kill = Command::new("sh");
+    kill.args(["-c", &format!("kill -INT {pid}")]);
+    assert!(kill.status().unwrap().success());
+    let mut said = Vec::new();
+    says.read_to_end(&mut said).unwrap();
+    probe.wait().unwrap();
+    let said: Vec<i32> = said.into_iter().map(i32::from).collect();
+    assert_eq!(said, [Signal::INT.as_raw()]);
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::selection::{AgedTable, MOST_CLAIMS, Selection, TableView};
 use crate::duration::millis;
-use crate::feed::{self, FeedRequest, send_if_other};
+use crate::feed::{self, AFTER_ERROR, FeedRequest, send_if_other};
 use crate::lock_table::LockTable;
 use crate::view::time;
 
@@ -224,7 +224,11 @@ async fn read(
             let until = lock(&state).until;
             tokio::select! {
                 told = updates.recv() => {
-                    let Some((_, update)) = told else { return };
+                    // It has failed, and what it has read may not be answered for ever.
+                    let Some((_, update)) = told else {
+                        sleep(AFTER_ERROR).await;
+                        break;
+                    };
                     let mut state = lock(&state);
                     state.table.take(update, Instant::now());
                     send_if_other(&tell, state.table.version);

@@ -290,6 +290,22 @@ async fn the_page_goes_on_when_the_server_is_there_again() {
     nothing_foreign(&browser).await;
 }
 
+/// As after a laptop has slept: nobody tells the browser that the connection is gone.
+#[tokio::test]
+async fn a_page_that_hears_nothing_says_so_and_asks_again() {
+    let store = Store::local();
+    let serving = serve(&store, "").await;
+    let browser = open(&serving, "").await;
+    browser.shows("#state", "live").await;
+    let sooner = "const timer = setTimeout; \
+                  window.setTimeout = (what, ms) => timer(what, Math.min(ms, 4000));";
+    browser.script(sooner).await;
+    serving.process.stop();
+    browser.shows("#state.bad", "no answer; trying again").await;
+    serving.process.signal(Signal::CONT);
+    browser.shows("#state", "live").await;
+}
+
 /// Else an operator could take the holders of one key for those of another.
 #[tokio::test]
 async fn a_key_never_shows_the_claims_of_another() {

@@ -1,6 +1,8 @@
 // The page of `leasehold serve`. Text of others is set as text only, never as markup.
 
 const RETRY = [1000, 2000, 5000, 10000];
+/** The server sends something more often: else the connection is cut, which nobody tells. */
+const SILENCE = 20000;
 const NAMES = { released: "released by", expired: "expired", broken: "taken from", died: "died:" };
 /** The cells of the tables behind the first, and their classes: numbers, and text of any length. */
 const LOCK_CELLS = [["Held by", "free"], ["Held for", ""], ["Waiting", "number"], ["Expires in", ""]];
@@ -31,11 +33,20 @@ const askJson = async (path, options) => (await ask(path, options)).json();
 
 /** Reads server-sent events until the signal; calls `take(name, value)` for each. */
 async function read(path, signal, take) {
-  const answer = await ask(path, { signal });
+  const silent = new AbortController();
+  signal.addEventListener("abort", () => silent.abort());
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(), SILENCE);
+  };
+  heard();
+  const answer = await ask(path, { signal: silent.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { done, value } = await reader.read();
+    heard();
     if (done) return;
     text += value;
     const events = text.split("\n\n");

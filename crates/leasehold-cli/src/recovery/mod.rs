@@ -168,7 +168,8 @@ fn parse(text: &[u8], name: &str, store: &str, key: &str) -> Result<Option<State
     }
     // The system's lock on the file sees this machine only, where it may be shared with others.
     // What ran before this machine was started is gone, too.
-    if state.boot != sys::boot() && state.host != sys::host() {
+    let is_this_start = !state.boot.is_empty() && state.boot == sys::boot();
+    if !is_this_start && state.host != sys::host() {
         return Err(format!("it was written on another machine, {}", state.host));
     }
     Ok(Some(state))
@@ -196,8 +197,9 @@ mod tests {
 
     fn written(claim: &str) -> String {
         format!(
-            r#"{{"name":"billing","store":"memory:","host":"h","boot":{:?},"parts":{{"key":"k",
+            r#"{{"name":"billing","store":"memory:","host":{:?},"boot":{:?},"parts":{{"key":"k",
             "claim":{claim:?},"version":0,"token":1,"mode":"Exclusive","handed_over":false}}}}"#,
+            sys::host(),
             sys::boot()
         )
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::children::pid;
-use crate::common::{Store, on_each_store};
+use crate::common::{Store, in_shell, on_each_store, with_own_mounts};
 use leasehold_testkit::process::{Process, Signal};
 use rustix::process::kill_process;
 use serde_json::{Value, json};
@@ -148,6 +148,22 @@ async fn a_file_of_another_machine_is_not(store: &Store) {
     if store.is_remote() {
         new.says("waiting for k (position 1)").await;
     }
+}
+
+/// As with `ProcSubset=pid` of systemd: both machines have no id of their start, and so the same.
+#[tokio::test]
+async fn a_file_of_another_machine_is_not_where_the_system_does_not_say_which_start_it_is() {
+    let store = Store::redis();
+    crashed(&store).await;
+    edit(&store, |state| {
+        state["boot"] = json!("");
+        state["host"] = json!("elsewhere");
+    });
+    let hidden = "mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec \"$@\"";
+    let new = in_shell(hidden, &store.command((JOB, WAIT)));
+    let new = Process::spawn(with_own_mounts(&new));
+    new.says("is ignored: it was written on another machine, elsewhere")
+        .await;
 }
 
 async fn a_torn_file_is_ignored(store: &Store) {

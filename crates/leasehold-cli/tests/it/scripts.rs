@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::children::Gate;
-use crate::common::{Store, in_environment_of, in_shell, json_lines, on_each_store};
+use crate::common::{
+    Store, in_environment_of, in_shell, json_lines, on_each_store, with_own_mounts,
+};
 use leasehold_testkit::process::{Process, Signal};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 on_each_store!(
@@ -113,16 +114,7 @@ async fn a_hold_that_cannot_stay_in_the_background_is_no_success() {
     let store = Store::local();
     let lines = "mount -t tmpfs none /dev || exit; \
         T=$(\"$L\" hold --background --while-parent k); echo \"ended $?\"";
-    let inner = bash(&store, lines);
-    let mut command = Command::new("unshare");
-    command.arg("--mount");
-    if !geteuid().is_root() {
-        command.arg("--map-root-user");
-    }
-    command.arg(inner.get_program()).args(inner.get_args());
-    in_environment_of(&inner, &mut command);
-    command.current_dir(store.path(""));
-    let ended = Process::run(command).await;
+    let ended = Process::run(with_own_mounts(&bash(&store, lines))).await;
     ended.has_printed(Some(0), "ended 71\n");
     ended.has_said("cannot go to the background: ");
     assert!(is_free(&store.show("k").await));

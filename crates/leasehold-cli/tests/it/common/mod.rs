@@ -270,6 +270,21 @@ pub(crate) fn in_shell(script: &str, inner: &Command) -> Command {
     shell
 }
 
+/// The same with mounts of its own. Whoever is not root makes a namespace of users, too.
+pub(crate) fn with_own_mounts(inner: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.arg(inner.get_program()).args(inner.get_args());
+    in_environment_of(inner, &mut command);
+    if let Some(directory) = inner.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
+}
+
 /// The options for a server that has TLS on both sides.
 pub(crate) fn tls_options(server: &RedisServer) -> String {
     let files = server.certificates();

@@ -4,37 +4,29 @@ use leasehold::{Broken, Client, Error, Token};
 
 use crate::view::{KeyView, held_by};
 
-/// Breaks the holds that were seen. If they are of one grant, no later one is broken instead.
-pub async fn break_seen(
-    client: &Client,
-    seen: &KeyView,
-    token: Option<Token>,
-) -> Result<Broken, Error> {
-    let mut tokens = seen.holders.iter().map(|holder| holder.token);
-    let first = tokens.next().flatten();
-    let only = first.filter(|_| tokens.all(|token| token == first));
-    let only = only.map(Token::from);
-    match token.or(only) {
-        Some(token) => client.break_grant(&seen.key, token).await,
-        None => client.break_key(&seen.key).await,
-    }
-}
-
-/// Looks at the key once more, and breaks it if what is seen is still what was asked about. Answers
-/// how many holders lost it, and what to say.
-#[cfg(any(feature = "top", feature = "serve"))]
-pub(crate) async fn break_if(
+/// Looks at the key once more, and breaks it, or only that grant, if what is seen is still what was asked
+/// about. Answers what was done, if anybody lost it, and what to say.
+pub async fn break_if(
     client: &Client,
     key: &str,
+    token: Option<Token>,
     is_asked: impl FnOnce(&KeyView) -> bool,
-) -> Result<(u64, String), Error> {
+) -> Result<(Option<Broken>, String), Error> {
     let now = KeyView::from(&client.inspect(key).await?);
     if !is_asked(&now) {
         let held = held_by(&now.holders).unwrap_or_else(|| "free".to_owned());
-        return Ok((0, format!("nothing was broken: now {key} is {held}")));
+        return Ok((None, format!("nothing was broken: now {key} is {held}")));
     }
-    let broken = break_seen(client, &now, None).await?;
-    Ok((broken.holders, outcome(key, &broken)))
+    // If they are of one grant, no later one is broken instead.
+    let mut tokens = now.holders.iter().map(|holder| holder.token);
+    let first = tokens.next().flatten();
+    let only = first.filter(|_| tokens.all(|token| token == first));
+    let broken = match token.or(only.map(Token::from)) {
+        Some(token) => client.break_grant(key, token).await?,
+        None => client.break_key(key).await?,
+    };
+    let said = outcome(key, &broken);
+    Ok((Some(broken).filter(|broken| broken.holders > 0), said))
 }
 
 /// What is asked before, with the key and its holders; `None` if nobody holds it.

@@ -1,7 +1,7 @@
 //! `leasehold break`: the administrator's verb.
 
 use leasehold::{Key, Token};
-use leasehold_console::breaking::{break_seen, outcome, question};
+use leasehold_console::breaking::{break_if, outcome, question};
 
 use crate::args::BreakArgs;
 use crate::connect::connect;
@@ -16,11 +16,13 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
     Key::new(key)?;
     let client = connect(&args.common.store.settings).await?;
     let token = args.token.map(Token::from);
-    let broken = if args.yes {
-        match token {
+    let (broken, said) = if args.yes {
+        let broken = match token {
             Some(token) => client.break_grant(key, token).await?,
             None => client.break_key(key).await?,
-        }
+        };
+        let said = outcome(key, &broken);
+        (Some(broken).filter(|broken| broken.holders > 0), said)
     } else {
         let seen = KeyView::from(&client.inspect(key).await?);
         let named = |token| {
@@ -34,14 +36,20 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         if !confirmed(&question, printer)? {
             return Ok(exit::DECLINED);
         }
-        break_seen(&client, &seen, token).await?
+        // Others may have got it before the answer.
+        let is_asked = |now: &KeyView| token.is_some() || now.holders == seen.holders;
+        break_if(&client, key, token, is_asked).await?
     };
-    if broken.holders == 0 {
-        return nobody(args, printer);
-    }
+    let Some(broken) = broken else {
+        if args.yes || token.is_some() {
+            return nobody(args, printer);
+        }
+        printer.done(&done(key, 0), &said)?;
+        return Ok(exit::OK);
+    };
     let token = broken.token.some().map(Token::get);
     let done = done(key, broken.holders).with_known("token", token);
-    printer.done(&done, &outcome(key, &broken))?;
+    printer.done(&done, &said)?;
     Ok(exit::OK)
 }
 

@@ -284,3 +284,20 @@ async fn tables_do_not_wrap_at_80_columns() {
         says(&whole, [label, "EXPIRES IN"]);
     }
 }
+
+/// A question may stand there for long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_was_asked_about_is_broken() {
+    let store = Store::local();
+    let (one, _) = store.holder("-s k").await;
+    let (_other, _) = store.holder("-s k").await;
+    let mut asks = at_terminal(&store, "break k");
+    asks.wait_for("Break it? ");
+    one.ends_by(Signal::TERM).await;
+    asks.types("y\n");
+    asks.wait_for("nothing was broken: now k is held by");
+    assert_eq!(asks.finish().0.code(), Some(0));
+    let shown = store.show("k").await;
+    let holders = shown["holders"].as_array().map(Vec::len);
+    assert_eq!(holders, Some(1), "{shown}");
+}

@@ -11,7 +11,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use leasehold::doctor::{Report, examine};
-use leasehold::{Error, ErrorKind, Invalid, Key};
+use leasehold::{Broken, Error, ErrorKind, Invalid, Key};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -253,8 +253,8 @@ pub(super) async fn break_key(
         let held: BTreeSet<_> = now.holders.iter().filter_map(|held| held.token).collect();
         !held.is_empty() && held == tokens
     };
-    match break_if(&shared.client, &key, are_these).await? {
-        (0, said) => Err(Problem::new(StatusCode::CONFLICT, said)),
-        (holders, said) => Ok(Json(Broke { holders, said })),
+    match break_if(&shared.client, &key, None, are_these).await? {
+        (None, said) => Err(Problem::new(StatusCode::CONFLICT, said)),
+        (Some(Broken { holders, .. }), said) => Ok(Json(Broke { holders, said })),
     }
 }

@@ -232,7 +232,7 @@ fn leave() {
 /// the question. Answers what came of it.
 async fn break_key(client: Client, asked: Box<KeyView>) -> String {
     let are_these = |now: &KeyView| now.holders == asked.holders;
-    match break_if(&client, &asked.key, are_these).await {
+    match break_if(&client, &asked.key, None, are_these).await {
         Ok((_, said)) => said,
         Err(error) => error.to_string(),
     }

@@ -85,7 +85,8 @@ pub(super) async fn watch(
         let listed = table.locks().filter(|lock| args.lists(&lock.view));
         let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
         let locks: Locks = locks.collect();
-        if !print(&table, &locks, before.as_ref(), args, printer)? {
+        let write = || print(&table, &locks, before.as_ref(), args, printer);
+        if !signals.while_writing(write)? {
             return Ok(exit::OK);
         }
         before = Some(locks);

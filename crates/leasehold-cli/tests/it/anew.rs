@@ -23,7 +23,7 @@ use crate::descendants::{Watched, only_child_of};
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-async fn eventually(is_true: impl Fn() -> bool, what: &str) {
+pub(crate) async fn eventually(is_true: impl Fn() -> bool, what: &str) {
     let asked = async {
         while !is_true() {
             sleep(Duration::from_millis(5)).await;

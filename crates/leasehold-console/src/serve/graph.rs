@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::deadlocks::DeadlockView;
+use crate::duration::millis;
 use crate::lock_table::{Lock, LockTable};
 use crate::view::{ClaimView, OwnerView};
 
@@ -24,6 +26,9 @@ pub(super) struct WaitsView {
     deadlocks: Vec<DeadlockView>,
     /// How many keys and claims have no room.
     more: usize,
+    /// How old it is, and why the store could not be read the last time.
+    read_ms_ago: Option<u64>,
+    error: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,6 +56,8 @@ impl WaitsView {
     pub(super) fn of(table: &LockTable) -> Self {
         let mut view = Self {
             deadlocks: table.deadlocks.clone(),
+            read_ms_ago: table.data_age(Instant::now()).map(millis),
+            error: table.failure().map(ToString::to_string),
             ..Self::default()
         };
         let works = works(table);

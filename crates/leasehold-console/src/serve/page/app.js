@@ -456,6 +456,7 @@ const views = {
     for (;;) {
       const graph = await askJson("/api/v1/waits", { signal });
       worked();
+      connected(graph.error, graph.read_ms_ago);
       showWaits(graph);
       await pause(1000, signal);
       if (signal.aborted) return;

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use leasehold::Client;
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::Bench;
 use super::figures::{Figures, Sample, number};
 use super::pairs::repeat;
 use crate::failure::Failure;
+
+/// How often it is looked who waits.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// What the waiters of a round share.
 struct Round {
@@ -46,7 +49,7 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
         let before = bench.cost(None).await?;
         let started = Instant::now();
         let _ = first.release().await?;
-        tokio::time::sleep(bench.time).await;
+        sleep(bench.time).await;
         round.borrow_mut().over = true;
         let taken = started.elapsed();
         Ok::<_, Failure>((taken, bench.spent_since(before, None).await?))
@@ -60,7 +63,9 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     let (taken, spent) = local.run_until(run).await?;
     // Whoever still waits leaves the queue.
     drop(local);
-    until_waiting(client, &key, 0).await?;
+    while !client.inspect(&key).await?.waiters.is_empty() {
+        sleep(LOOK_AGAIN).await;
+    }
     let Round { sample, grants, .. } = &*round.borrow();
     let count = sample.count().max(1.0);
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / count;
@@ -92,9 +97,10 @@ pub(super) fn medians(waiters: usize, rounds: Vec<(Figures, [u64; 2])>) -> Figur
         .with("most_grants", most)
 }
 
+/// Until so many wait, or more: others may measure here, too.
 async fn until_waiting(client: &Client, key: &str, waiters: usize) -> Result<(), Failure> {
-    while client.inspect(key).await?.waiters.len() != waiters {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    while client.inspect(key).await?.waiters.len() < waiters {
+        sleep(LOOK_AGAIN).await;
     }
     Ok(())
 }
@@ -148,6 +154,22 @@ async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_round_begins_also_where_others_wait_for_its_key() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let first = client.mutex("k").unwrap().lock().await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..3 {
+            let lock = client.mutex("k").unwrap();
+            waiting.spawn(async move { lock.lock().await.map(drop) });
+        }
+        until_waiting(&client, "k", 3).await.unwrap();
+        let limit = Duration::from_secs(60);
+        let begun = tokio::time::timeout(limit, until_waiting(&client, "k", 2)).await;
+        begun.expect("three are enough").unwrap();
+        drop(first);
+    }
 
     #[tokio::test]
     async fn a_waiter_that_fails_ends_the_round() {

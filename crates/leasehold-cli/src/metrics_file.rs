@@ -231,8 +231,11 @@ impl Job {
         if !self.acquired {
             (self.held, self.status) = (value(HELD), value(STATUS));
         }
-        self.last_run = later(self.last_run, value(LAST_RUN));
-        self.last_success = later(self.last_success, value(LAST_SUCCESS));
+        // A clock that was wrong once may have written a time to come, and none would be later.
+        let now = time_of(Instant::now());
+        let time = |metric| value(metric).map(|at| at.min(now));
+        self.last_run = later(self.last_run, time(LAST_RUN));
+        self.last_success = later(self.last_success, time(LAST_SUCCESS));
         self.losses = value(LOSSES).unwrap_or_default().max(self.losses);
     }
 

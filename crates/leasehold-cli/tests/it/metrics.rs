@@ -100,6 +100,22 @@ async fn a_run_leaves_its_metrics() {
     assert_eq!(left, ["job.prom"], "no half of a file is left");
 }
 
+/// A machine that began with a wrong clock: nobody would be told that the job fails ever since.
+#[tokio::test]
+async fn a_time_to_come_does_not_stay() {
+    let store = Store::local();
+    let file = store.path("job.prom");
+    let run = "run --metrics-file job.prom k -- sh -c";
+    store.run((run, "true")).await.has_code(Some(0));
+    let succeeded = "last_success_timestamp_seconds";
+    let at = read(&file, "k")[succeeded].to_string();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace(&at, "32503680000")).unwrap();
+    assert!(read(&file, "k")[succeeded] > now());
+    store.run((run, "exit 3")).await.has_code(Some(3));
+    assert!(read(&file, "k")[succeeded] <= now());
+}
+
 #[tokio::test]
 async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
     let store = Store::local();

@@ -61,8 +61,8 @@ async fn keep(
     let (client, printer) = (&session.client, session.printer);
     let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        leave_to_others(client, held, args, file).await?;
-        show(&store, &tokens, printer)?;
+        let tell = || show(&store, &tokens, printer);
+        leave_to_others(client, held, args, file, tell).await?;
         return Ok(exit::OK);
     }
     let saved = match args.save.as_deref() {
@@ -99,12 +99,14 @@ async fn keep(
     Ok(status)
 }
 
-/// Saves the lease without releasing it. A lease that cannot be saved is released: nobody else could.
+/// Saves the lease without releasing it, and tells its token. A lease that cannot be saved, or of which
+/// nothing can be told, is released: nobody else could, or would.
 async fn leave_to_others(
     client: &Client,
     held: MultiLease<Any>,
     args: &HoldArgs,
     file: &Path,
+    tell: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut leases = Vec::new();
     let mut saved = Ok(());
@@ -116,7 +118,9 @@ async fn leave_to_others(
     }
     if saved.is_ok() {
         let saving = save(leases.clone(), file, client, &args.common.store.settings);
-        saved = saving.await.map(drop);
+        saved = saving
+            .await
+            .and_then(|file| tell().inspect_err(|_| drop(file.remove())));
     }
     if saved.is_err() {
         for lease in &leases {

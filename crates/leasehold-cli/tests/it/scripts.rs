@@ -206,6 +206,17 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
     again.has_ended_saying(Some(64), "cannot read k.lease");
 }
 
+/// A step that has failed has no lock: the next try would wait for it.
+#[tokio::test]
+async fn a_detached_lease_whose_token_cannot_be_written_is_released() {
+    let store = Store::redis();
+    let hold = store.command("hold --save f --detach k");
+    let ended = Process::run(in_shell("exec \"$@\" > /dev/full", &hold)).await;
+    ended.has_ended_saying(Some(74), "cannot write the output");
+    assert!(is_free(&store.show("k").await));
+    assert!(!store.path("f").exists());
+}
+
 #[tokio::test]
 async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     let store = Store::redis();

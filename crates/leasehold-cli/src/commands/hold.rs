@@ -4,7 +4,7 @@ use std::future::{pending, ready};
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Any, Client, Lease, Loss, MultiLease};
+use leasehold::{Any, Client, Lease, Loss, MultiLease, Released};
 use tokio::time::sleep;
 
 use crate::args::HoldArgs;
@@ -78,7 +78,7 @@ async fn keep(
         Some(front) => front.leave().map_err(|error| cannot(&error))?,
         None => true,
     };
-    let status = tokio::select! {
+    let mut status = tokio::select! {
         biased;
         status = lost(&held, saved.as_ref(), printer) => status,
         _ = session.signals.next() => exit::OK,
@@ -87,10 +87,18 @@ async fn keep(
         () = removed(saved.as_ref()) => exit::OK,
     };
     Status::from(status).at_the_latest();
-    if status == exit::OK
-        && let Err(error) = held.release().await
-    {
-        printer.warn(error.to_string());
+    if status == exit::OK {
+        let released = held.release().await;
+        if let Err(error) = &released {
+            printer.warn(error.to_string());
+        }
+        // As `run` has it: nobody had noticed.
+        let was_late = released.is_ok_and(|released| released == Released::AlreadyGone);
+        if was_late && !is_released(saved.as_ref()).await {
+            let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();
+            printer.event(Event::released(&keys, false));
+            status = exit::LOST;
+        }
     }
     if let Some(saved) = saved {
         // A lease that has ended is found nowhere: the file does no harm.
@@ -131,17 +139,11 @@ async fn leave_to_others(
     saved
 }
 
-/// Completes when the lease is gone: by `leasehold release` if its file is gone, too, which that keeps
-/// locked until then.
+/// Completes when the lease is gone, also by `leasehold release`.
 async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printer) -> u8 {
     let reason = held.lost().await;
-    if let (Loss::Gone, Some(saved)) = (reason, saved) {
-        while let Ok(false) = saved.try_lock() {
-            sleep(LOOK_AT_RELEASE).await;
-        }
-        if !saved.is_there() {
-            return exit::OK;
-        }
+    if reason == Loss::Gone && is_released(saved).await {
+        return exit::OK;
     }
     let key = LeaseStatus::of(held).key;
     printer.event(Event::lost(&LeaseEnd {
@@ -151,6 +153,18 @@ async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printe
         cause: renewal_error(held, key).filter(|_| reason == Loss::Unanswered),
     }));
     exit::LOST
+}
+
+/// Whether `leasehold release` has released what is saved there: it keeps the file locked until it has
+/// removed it.
+async fn is_released(saved: Option<&UserFile>) -> bool {
+    let Some(saved) = saved else {
+        return false;
+    };
+    while let Ok(false) = saved.try_lock() {
+        sleep(LOOK_AT_RELEASE).await;
+    }
+    !saved.is_there()
 }
 
 /// Completes when another has removed the file, as `leasehold release` does.

@@ -236,6 +236,19 @@ async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     assert!(!store.path("f").exists());
 }
 
+/// As of a machine that has slept: another may have held it, and the script goes on as if not.
+#[tokio::test]
+async fn a_hold_that_is_ended_after_its_lease_says_so() {
+    let store = Store::redis();
+    let (holder, _) = store.holder("k").await;
+    store.server().command(&["DEL", "leasehold:lock:k"]);
+    let ended = holder.ends_by(Signal::TERM).await;
+    ended.has_ended_saying(
+        Some(79),
+        "lost k: the lease had ended before it was released",
+    );
+}
+
 /// A hold that renews just then is not to tell its script that the lock is lost.
 #[tokio::test]
 async fn a_lease_is_not_lost_while_another_process_releases_it() {

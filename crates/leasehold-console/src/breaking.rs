@@ -21,7 +21,7 @@ pub async fn break_if(
     let mut tokens = now.holders.iter().map(|holder| holder.token);
     let first = tokens.next().flatten();
     let only = first.filter(|_| tokens.all(|token| token == first));
-    let broken = match token.or(only.map(Token::from)) {
+    let broken = match token.or_else(|| only.map(Token::from)) {
         Some(token) => client.break_grant(key, token).await?,
         None => client.break_key(key).await?,
     };

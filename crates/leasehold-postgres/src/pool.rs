@@ -191,7 +191,10 @@ impl Pool {
                 Failure::Server(error) => tls::failure(error, &server(config)),
                 Failure::Other(_) => None,
             };
-            let error = of_tls.unwrap_or_else(|| self.meaning_at(config, failure));
+            let error = match (of_tls, failure) {
+                (Some(said), Failure::Server(error)) => said.with_source(error),
+                (_, failure) => self.meaning_at(config, failure),
+            };
             match passes {
                 true => error.into_unavailable(),
                 false => error,

@@ -75,8 +75,11 @@ impl Bell {
                 // First: if it is closed, the next one may be open, whose epoch is not to be ended.
                 biased;
                 _ = &mut closed => {
-                    // If it cannot be removed, it goes with the session.
-                    node.session.client.delete(&self.path, None).await.ok();
+                    // One that is gone may be the next one's by now. If it cannot be removed, it goes
+                    // with the session.
+                    if !node.news.is_closed() {
+                        node.session.client.delete(&self.path, None).await.ok();
+                    }
                     return;
                 }
                 () = self.hear(&mut node, bell) => {}

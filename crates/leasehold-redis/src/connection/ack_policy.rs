@@ -47,7 +47,9 @@ impl AckPolicy {
         // The script has run: what it wrote stands.
         let unacknowledged = |refused: StoreError| {
             let why = format!("the write was not acknowledged: {refused}");
-            Err(errors::unavailable(why).with_source(refused))
+            Err(errors::unavailable(why)
+                .with_hint_of(&refused)
+                .with_source(refused))
         };
         let (disk, replicas) = match answer {
             Value::ServerError(error) => return unacknowledged(errors::of_server(error)),

@@ -346,7 +346,7 @@ impl<J: Journal> Client<J> {
     }
 }
 
-/// Whether it is worth while to ask again soon. A record that is damaged stays so.
+/// Whether it is worth while to ask again soon: what is damaged stays so, and what is refused mostly.
 fn passes(error: &StoreError) -> bool {
     error.kind() == ErrorKind::Unavailable
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use leasehold::{
@@ -129,7 +129,7 @@ fn in_a_callback_losses_are_awaited_and_a_shutdown_is_begun() {
 async fn a_blocking_shutdown_on_the_only_thread_of_its_client_is_begun() {
     let client = leasehold::connect("memory:").await.unwrap();
     let lease = lock(&client, "k").await;
-    let (begun, long) = (Instant::now(), Duration::from_secs(60));
+    let (begun, long) = (tokio::time::Instant::now(), Duration::from_secs(60));
     let done = leasehold::blocking::Client::from(client).shutdown(long);
     assert_eq!((done.released, done.unconfirmed), (0, 1));
     assert!(begun.elapsed() < long);

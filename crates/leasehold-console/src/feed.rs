@@ -175,11 +175,11 @@ impl Feed {
         }
         self.tell(Update::Asked).await;
         let asked = Instant::now();
-        let looks = shown.iter().map(|key| look(&self.client, key));
+        let looks = shown.iter().map(|key| self.client.inspect(key));
         match try_join_all(looks).await {
             Ok(seen) => {
                 self.load.record(asked.elapsed(), 1);
-                let seen = seen.iter().flatten().map(KeyView::from).collect();
+                let seen = seen.iter().map(KeyView::from).collect();
                 self.tell(Update::Shown(seen)).await;
             }
             // The time without an answer is no load.
@@ -198,15 +198,6 @@ impl Feed {
     async fn tell(&self, update: Update) {
         // Where nobody listens any more, the task ends.
         let _ = self.updates.send((self.wanted.round, update)).await;
-    }
-}
-
-/// Looks at a key; answers nothing if that one cannot be read, as it is damaged. What all keys have in
-/// common the next pass says.
-async fn look(client: &Client, key: &str) -> Result<Option<Inspection>, Error> {
-    match client.inspect(key).await {
-        Err(error) if !is_passing(error.kind(), error.retry_after()) => Ok(None),
-        seen => seen.map(Some),
     }
 }
 

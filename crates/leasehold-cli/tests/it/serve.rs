@@ -399,18 +399,3 @@ async fn so_many_pages_are_kept_up_to_date() {
     drop(refused);
     while serving.get("/api/v1/events").send().await.status != 200 {}
 }
-
-#[tokio::test]
-async fn a_key_that_cannot_be_read_is_no_failure_for_those_who_show_others() {
-    let store = Store::redis();
-    store
-        .server()
-        .command(&["RPUSH", "leasehold:lock:other", "x"]);
-    let serving = serve(&store, "").await;
-    let _shows = serving.get("/api/v1/events?key=other").send().await;
-    let mut events = serving.get("/api/v1/events").send().await;
-    for _ in 0..2 {
-        let table = events.event("locks", |_| true).await;
-        assert_eq!(table["error"], Value::Null, "{table}");
-    }
-}

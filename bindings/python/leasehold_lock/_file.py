@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import urllib.parse
 import weakref
 from collections.abc import Callable
@@ -83,12 +84,15 @@ class FileLock(contextlib.ContextDecorator):
         if self._lock._client.url is None:
             os.makedirs(self._directory, exist_ok=True)
             return self._lock.lease(limit)
+        began = time.monotonic()
         try:
             return self._lock.lease(limit)
         except Refused:
             # Its directory may have been removed: a client does not go on in another.
             client = _clients[self._url] = Client(self._url)
             self._lock = client.mutex(self._lock.key)
+        if limit is not None:
+            limit = max(0.0, limit - (time.monotonic() - began))
         return self._lease(limit)
 
     def release(self, force: bool = False) -> None:

@@ -52,7 +52,7 @@ pub(crate) fn fork_begins(py: Python<'_>) {
     };
     // Who forks may need the interpreter to go on, as in hooks of others.
     while FORKS.swap(true, Ordering::Acquire) {
-        py.detach(|| thread::sleep(TURN_INTERVAL));
+        py.detach(|| thread::park_timeout(TURN_INTERVAL));
     }
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
     let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ pub(crate) use leasehold::store::parse_duration as parse;
 pub(crate) use leasehold_console::duration::{millis, spoken};
 
 /// No time that is waited for is further away: none can overflow.
-const LONGEST: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(1_000 * 365 * 24 * 60 * 60);
 
 /// Reads a duration that is no shorter than that.
 pub(crate) fn at_least(least: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {

@@ -83,6 +83,13 @@ impl Deadlocks {
 }
 
 impl KeyClaims {
+    /// Whether it is one of those who waited here when they were read.
+    fn has_waited(&self, claim: &ClaimState) -> bool {
+        self.waiters
+            .iter()
+            .any(|waiter| std::ptr::eq(waiter, claim))
+    }
+
     /// Keeps the claims that were there, and in the same state, when this key was read before.
     ///
     /// A claim that both readings found was there all the time between them. So what is kept of

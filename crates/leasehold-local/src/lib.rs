@@ -205,8 +205,10 @@ impl LocalStore {
     pub async fn open(options: LocalOptions) -> Result<Self, StoreError> {
         check_runtime()?;
         options.check()?;
+        // One that may not be looked into is another's, or a group's.
+        let is_marked = |place: &Path| place.join(MARK).try_exists().unwrap_or(true);
         // Who is in a group may be asked of another process.
-        let is_shared = options.group.is_some() || options.place()?.0.join(MARK).exists();
+        let is_shared = options.group.is_some() || is_marked(&options.place()?.0);
         if options.audit.is_none()
             && !is_shared
             && let Some(inner) = Inner::try_open(&options, false)?

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_store::StoreError;
-use leasehold_store::clock::wall;
+use leasehold_store::clock::{of_machine, wall};
 use leasehold_store::random::random_u64;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -38,8 +38,9 @@ const PERIODS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(360
 /// The share of the retention that is one such period.
 const PERIODS_A_RETENTION: u32 = 24;
 
-/// How long the disk is left alone between two shares.
+/// How long the disk is left alone between two shares, at least, and how many times as long as one took.
 const PAUSE: Duration = Duration::from_millis(100);
+const RESTS: u32 = 20;
 
 /// The task that sweeps while its client lives.
 pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
@@ -52,14 +53,16 @@ pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
             let Some(store) = store.upgrade() else { return };
             store.directory.keep();
             let most = if all { usize::MAX } else { NAMES };
+            let begun = of_machine();
             let sweep = move || sweep_found(&store, find(&store.directory, most));
             let Ok(more) = blocking(move || Ok(sweep())).await else {
                 return;
             };
             // As long as there is enough among the first, the others need not be read.
+            let rest = of_machine().since(begun) * RESTS;
             (pause, all) = match (more, all) {
-                (false, true) => (period, true),
-                _ => (PAUSE, !more),
+                (false, true) => (period.max(rest), true),
+                _ => (PAUSE.max(rest), !more),
             };
         }
     }])

@@ -1,7 +1,7 @@
 //! `leasehold break`: the administrator's verb.
 
 use leasehold::{Key, Token};
-use leasehold_console::breaking::{break_if, outcome, question};
+use leasehold_console::breaking::{break_if, outcome, question, same_holders};
 
 use crate::args::BreakArgs;
 use crate::connect::connect;
@@ -37,7 +37,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
             return Ok(exit::DECLINED);
         }
         // Others may have got it before the answer.
-        let is_asked = |now: &KeyView| token.is_some() || now.holders == seen.holders;
+        let is_asked = |now: &KeyView| token.is_some() || same_holders(now, &seen);
         break_if(&client, key, token, is_asked).await?
     };
     let Some(broken) = broken else {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Released};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::args::HoldArgs;
 use crate::background::cannot;
@@ -22,6 +22,9 @@ use crate::user_file::UserFile;
 
 /// How often it is looked whether `leasehold release` has ended.
 const LOOK_AT_RELEASE: Duration = Duration::from_millis(20);
+
+/// How long that may take.
+const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
@@ -161,9 +164,13 @@ async fn is_released(saved: Option<&UserFile>) -> bool {
     let Some(saved) = saved else {
         return false;
     };
-    while let Ok(false) = saved.try_lock() {
-        sleep(LOOK_AT_RELEASE).await;
-    }
+    let ended = async {
+        while let Ok(false) = saved.try_lock() {
+            sleep(LOOK_AT_RELEASE).await;
+        }
+    };
+    // One that is stopped keeps no script from learning that its lock is lost.
+    let _ = timeout(LONGEST_RELEASE, ended).await;
     !saved.is_there()
 }
 

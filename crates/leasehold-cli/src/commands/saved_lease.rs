@@ -38,9 +38,9 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
 /// Releases each lease of the file, and removes the file.
 pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, file) = SavedLease::read(&args.file)?;
+    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     // `hold` does not take its lease for lost meanwhile. Some file systems have no such locks.
     let _ = file.try_lock();
-    let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     let mut status = Ok(exit::OK);
     for lease in &saved.leases {
         let key = lease.key().as_str();

@@ -170,6 +170,7 @@ fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
     }
     // Else the login would be without it.
     if !typed.contains_key(&Key::PasswordFile)
+        && !layer.contains_key(&Key::PasswordFile)
         && let Some(password) = std::env::var_os(env::PASSWORD)
     {
         utf8(&password).map_err(|why| refused(env::PASSWORD, why))?;

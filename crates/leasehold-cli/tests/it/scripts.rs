@@ -112,7 +112,7 @@ async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Sto
 #[tokio::test]
 async fn a_hold_that_cannot_stay_in_the_background_is_no_success() {
     let store = Store::local();
-    let lines = "mount -t tmpfs none /dev || exit; \
+    let lines = "mount -t tmpfs none /dev || exit; : > none; export LEASEHOLD_CONFIG=none; \
         T=$(\"$L\" hold --background --while-parent k); echo \"ended $?\"";
     let ended = Process::run(with_own_mounts(&bash(&store, lines))).await;
     ended.has_printed(Some(0), "ended 71\n");
@@ -253,7 +253,7 @@ async fn a_hold_that_is_ended_after_its_lease_says_so() {
 #[tokio::test]
 async fn a_lease_is_not_lost_while_another_process_releases_it() {
     let store = Store::redis();
-    let mut hold = store.command("hold --ttl 1s --save f k");
+    let mut hold = store.command("hold --ttl 3s --save f k");
     hold.env("LEASEHOLD_LOG", "leasehold::observe=warn");
     let holder = Process::spawn(hold);
     holder.prints("").await;

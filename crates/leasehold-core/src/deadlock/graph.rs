@@ -41,6 +41,7 @@ fn holds(left: &Reduction<'_>, claim: &ClaimState, keys: &BTreeSet<usize>) -> Ve
     };
     let of_key = |key: usize| {
         let holders = left.holding(key).iter().filter(covers);
+        let holders = holders.filter(move |it| !left.keys[key].has_waited(it));
         holders.map(move |holder| (key, holder.index))
     };
     keys.iter().copied().flat_map(of_key).collect()
@@ -69,10 +70,18 @@ impl<'a> Graph<'a> {
             }]
         });
         let of_key = stuck.iter().map(|key| {
-            let contexts = left.holding(*key).iter();
-            let contexts = contexts.filter_map(|holder| holder.context.as_ref());
-            let waits = contexts.filter_map(|context| within.get(context.as_str()));
-            waits.flatten().copied().collect()
+            let holding = left.holding(*key).iter().flat_map(|holder| {
+                let context = holder.context.as_ref();
+                let waits = context.and_then(|context| within.get(context.as_str()));
+                // Not what waited beside it: both go on together.
+                let waited = left.keys[*key].has_waited(holder);
+                let claims = &claims;
+                waits.into_iter().flatten().copied().filter(move |node| {
+                    let (at, claim) = claims[*node];
+                    !(waited && at == *key && claim.context == holder.context)
+                })
+            });
+            holding.collect()
         });
         Self {
             next: next.chain(of_key).collect(),

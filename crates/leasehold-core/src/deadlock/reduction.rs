@@ -77,7 +77,7 @@ impl<'a> Reduction<'a> {
     /// Takes away the holders of a key that can go on, and grants it to those who then fit.
     fn reduce(&mut self, key: usize) {
         loop {
-            let (waits, here) = (&self.waits, self.waiting(key));
+            let (waits, here, claims) = (&self.waits, self.waiting(key), &self.keys[key]);
             self.holding[key].retain(|holder| {
                 let context = holder.context.as_ref().filter(|_| !holder.leaves);
                 let waits = context.and_then(|context| waits.get(context.as_str()));
@@ -88,7 +88,7 @@ impl<'a> Reduction<'a> {
                         .filter(|it| it.context == holder.context)
                         .count()
                 };
-                waits > 0 && (holder.token != Token::NONE || waits > beside())
+                waits > 0 && (!claims.has_waited(holder) || waits > beside())
             });
             let Some(first) = self.waiting(key).first() else {
                 return;

@@ -345,6 +345,26 @@ fn who_waits_for_itself_is_found() {
     let found = Deadlocks::among(&keys);
     assert_eq!(found.circles.len(), 1);
     assert_eq!(found.circles[0][0].holds, [(0, 0)]);
+    // Also in one context, and who has no token.
+    let same = [mutex(claim(&outer, "a"), &[claim(&outer, "b")])];
+    assert_eq!(Deadlocks::among(&same).circles.len(), 1);
+}
+
+/// Who is to be granted before a circle holds nothing yet.
+#[test]
+fn what_is_held_is_held_by_holders() {
+    let [a, b, c] = [1, 2, 3].map(ClaimContext::from_random);
+    let line = [undeclared("x"), claim(&a, "a"), claim(&c, "c")];
+    let keys = [
+        mutex(claim(&b, "b"), &line),
+        mutex(claim(&c, "d"), &[claim(&a, "e")]),
+    ];
+    let found = Deadlocks::among(&keys);
+    assert_eq!(found.circles.len(), 1);
+    for blocked in &found.circles[0] {
+        let mut held = blocked.holds.iter();
+        assert!(held.all(|held| *held == (1, 0)), "{blocked:?}");
+    }
 }
 
 /// Those behind a deadlock are not of it, and are counted among the stuck.

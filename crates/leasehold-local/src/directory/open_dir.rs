@@ -28,8 +28,8 @@ pub(super) struct Found {
 impl Found {
     /// Opens the directory, to be looked into and locked.
     pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.fd, ".", flags, Mode::empty())
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        super::open_at(self.fd.as_fd(), ".", flags, Mode::empty())
     }
 }
 

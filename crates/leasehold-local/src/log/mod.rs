@@ -148,7 +148,7 @@ impl Log {
             let stays = match self.limit {
                 AuditLimit::Entries(entries) => kept < entries,
                 // Named by a clock that was ahead in an earlier boot, or behind such a name.
-                AuditLimit::Age(age) if end > at.0 => {
+                AuditLimit::Age(age) if StoreTime(end) > at + age => {
                     let written = self.directory.last_written(&full(end));
                     written.is_some_and(|written| at.since(StoreTime(0) + written) < age)
                 }

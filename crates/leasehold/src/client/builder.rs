@@ -229,7 +229,7 @@ impl Source {
 /// The runtime in which this is called; not in a callback of a blocking call, whose thread drives that.
 fn check_caller() -> Result<Runtime, StoreError> {
     match crate::background::is_nested() {
-        true => Err(would_block()),
+        true => Err(would_block().with_hint("connect before, or on another thread")),
         false => check_runtime(),
     }
 }

@@ -88,7 +88,8 @@ pub(crate) fn check_rotation(can: Capabilities) -> Result<(), StoreError> {
         return Ok(());
     }
     let why = format!("{} stores cannot replace claim ids", can.name);
-    Err(StoreError::new(ErrorKind::Unsupported, why))
+    let hint = "use a store that has rotations, such as redis:// without layout=classic";
+    Err(StoreError::new(ErrorKind::Unsupported, why).with_hint(hint))
 }
 
 /// Ids end in 64 random bits, so this is another claim's id by the choice of whoever made it.

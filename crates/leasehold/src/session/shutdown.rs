@@ -228,13 +228,9 @@ impl Session {
             (confirmed - before, under_way.max(leaving) as u64)
         };
         let is_home = self.shutdown.home == Some(thread::current().id());
-        if self
-            .check_thread(is_home || crate::background::drives())
-            .is_err()
-        {
-            // A blocking call, which holds up those who would confirm it.
-            return left();
-        }
+        // A blocking call, which holds up those who would confirm it.
+        let drives = is_home || crate::background::drives();
+        let holds_up = self.check_thread(drives).is_err();
         let all_left = async {
             loop {
                 // From before the look on, so that no departure falls between.
@@ -251,7 +247,10 @@ impl Session {
             }
         };
         // Out of time is an outcome here, told by the numbers.
-        let done = timeout(within, all_left).await.unwrap_or_else(|_| left());
+        let done = match holds_up {
+            true => left(),
+            false => timeout(within, all_left).await.unwrap_or_else(|_| left()),
+        };
         // The driver may sleep, and has nothing to stay for.
         self.wake.notify_one();
         nudge();

@@ -129,7 +129,9 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     }
     assert_eq!(server.query::<u64>(&["DBSIZE"]), 0, "nothing was left");
     let lease = lock(&client, "k").await;
-    fails(lease.rotate().await, ErrorKind::Unsupported, &[]);
+    let said = "cannot replace claim ids";
+    let refused = fails(lease.rotate().await, ErrorKind::Unsupported, &[said]);
+    hints(&refused, "layout=classic");
     let renewed = lease.renew().await;
     renewed.expect("a renewal does not carry what was refused");
     assert!(lease.is_valid());

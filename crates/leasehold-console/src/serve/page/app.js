@@ -454,7 +454,8 @@ const views = {
   },
   waits: () => keep(async (signal, worked) => {
     for (;;) {
-      const graph = await askJson("/api/v1/waits", { signal });
+      const answers = AbortSignal.any([signal, AbortSignal.timeout(SILENCE)]);
+      const graph = await askJson("/api/v1/waits", { signal: answers });
       worked();
       connected(graph.error, graph.read_ms_ago);
       showWaits(graph);

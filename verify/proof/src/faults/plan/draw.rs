@@ -101,8 +101,6 @@ pub(super) struct Drawing {
     pub(super) algorithm: Algorithm,
 }
 
-pub(super) type Draw = fn(&Drawing, &mut Rng) -> Fault;
-
 impl Drawing {
     /// One after the other, with pauses.
     fn servers(&self, lasts: u64, random: &mut Rng) -> Vec<Timed> {
@@ -117,12 +115,12 @@ impl Drawing {
         let mut faults = Vec::new();
         while at < lasts {
             let forbidden = self.beyond && random.u8(0..3) == 0;
-            let menu = if forbidden { beyond } else { &menu[..] };
+            let menu = if forbidden { &beyond } else { &menu };
             at += random.u64(300..1700);
             if menu.is_empty() {
                 continue;
             }
-            let fault = menu[random.usize(0..menu.len())](self, random);
+            let fault = self.draw(menu[random.usize(0..menu.len())], random);
             if keeps_audit && spoils_audit(self.deployment, fault) {
                 continue;
             }
@@ -131,7 +129,7 @@ impl Drawing {
         // Beyond what is assumed means that it happens.
         if self.beyond && !faults.is_empty() {
             let place = random.usize(0..faults.len());
-            faults[place].fault = beyond[random.usize(0..beyond.len())](self, random);
+            faults[place].fault = self.draw(beyond[random.usize(0..beyond.len())], random);
         }
         faults
     }
@@ -219,6 +217,25 @@ mod tests {
             assert!(plan.faults().count() > 2, "{plan}");
             let fits = !deployment.is_redlock() || millis(plan.ttl) <= MAX_TTL;
             assert!(fits, "{plan}");
+        }
+    }
+
+    #[test]
+    fn every_name_on_a_menu_is_that_of_a_fault() {
+        let mut random = Rng::with_seed(1);
+        for deployment in Deployment::value_variants() {
+            for algorithm in Algorithm::value_variants() {
+                let drawing = Drawing {
+                    deployment: *deployment,
+                    beyond: true,
+                    ttl: 1000,
+                    clients: 3,
+                    algorithm: *algorithm,
+                };
+                for name in [drawing.menu(), drawing.menu_beyond()].concat() {
+                    drawing.draw(name, &mut random);
+                }
+            }
         }
     }
 }

@@ -58,35 +58,26 @@ fn pack(
     lua: &Lua,
     (format, values): (mlua::LuaString, Variadic<Value>),
 ) -> Result<mlua::LuaString> {
+    let bad = |what: &str| mlua::Error::runtime(format!("bad argument to 'pack' ({what})"));
+    let number = |value| {
+        let number = lua.coerce_number(value)?;
+        number.ok_or_else(|| bad("number expected"))
+    };
     let mut out = Vec::new();
     let mut values = values.into_iter();
     for item in items(&format.as_bytes())? {
-        let Some(value) = values.next() else {
-            return failed("bad argument to 'pack' (value expected)");
-        };
+        let value = values.next().ok_or_else(|| bad("value expected"))?;
         match item {
             Item::Number(size) => {
-                let Some(number) = lua.coerce_number(value)? else {
-                    return failed("bad argument to 'pack' (number expected)");
-                };
-                out.extend_from_slice(&unsigned(number).to_le_bytes()[..size]);
+                out.extend_from_slice(&unsigned(number(value)?).to_le_bytes()[..size]);
             }
-            Item::Double => {
-                let Some(number) = lua.coerce_number(value)? else {
-                    return failed("bad argument to 'pack' (number expected)");
-                };
-                out.extend_from_slice(&number.to_le_bytes());
-            }
+            Item::Double => out.extend_from_slice(&number(value)?.to_le_bytes()),
             Item::Bytes(size) => {
-                let Some(text) = lua.coerce_string(value)? else {
-                    return failed("bad argument to 'pack' (string expected)");
-                };
+                let text = lua.coerce_string(value)?;
+                let text = text.ok_or_else(|| bad("string expected"))?;
                 let bytes = text.as_bytes();
-                let size = size.unwrap_or(bytes.len());
-                match bytes.get(..size) {
-                    Some(part) => out.extend_from_slice(part),
-                    None => return failed("bad argument to 'pack' (string too short)"),
-                }
+                let part = bytes.get(..size.unwrap_or(bytes.len()));
+                out.extend_from_slice(part.ok_or_else(|| bad("string too short"))?);
             }
         }
     }

@@ -2,42 +2,28 @@
 
 use leasehold_core::{Event, Holder};
 
-use super::checks::Step;
+use super::checks::{New, Step};
 use super::{Act, inbox, number};
 
 impl Step<'_> {
     pub(super) fn those_granted_are_told(&self) -> bool {
         let actor = self.act.actor();
-        let told: Vec<_> = self
-            .outcome
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Granted {
-                    inbox,
-                    arrival,
-                    token,
-                    deadline,
-                    ..
-                } => Some((inbox.clone(), *arrival, *token, *deadline)),
-                _ => None,
-            })
-            .collect();
-        let granted: Vec<_> = self
-            .granted()
-            .filter(|new| Some(number(new.claim)) != actor)
-            .map(|new| {
-                let claim = new.claim;
-                (
-                    inbox(self.model.client(number(claim))),
-                    claim.arrival,
-                    new.token,
-                    claim.deadline,
-                )
-            })
-            .collect();
+        let events = &self.outcome.events;
+        let told = events.iter().filter_map(|event| match event {
+            Event::Granted {
+                token, deadline, ..
+            } => Some((event.inbox().clone(), event.arrival()?, *token, *deadline)),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        let others = (self.granted()).filter(|new| Some(number(new.claim)) != actor);
+        let granted = others.map(|New { claim, token }| {
+            let inbox = inbox(self.model.client(number(claim)));
+            (inbox, claim.arrival, token, claim.deadline)
+        });
+        let granted: Vec<_> = granted.collect();
         let all = granted.iter().all(|one| told.contains(one));
-        let hints = self.outcome.events.iter().all(|event| match event {
+        let hints = events.iter().all(|event| match event {
             Event::Next { blocked_until, .. } => {
                 let free = self.is.holders.iter().map(|h| h.claim.deadline).min();
                 *blocked_until <= free.unwrap_or(self.outcome.at)
@@ -45,7 +31,7 @@ impl Step<'_> {
             _ => true,
         });
         let places = |event| self.is_told_of_its_place(event);
-        let placed = self.outcome.events.iter().all(places);
+        let placed = events.iter().all(places);
         all && told.len() == granted.len() && hints && placed && self.those_broken_are_told()
     }
 

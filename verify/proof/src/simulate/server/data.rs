@@ -60,6 +60,11 @@ fn int<T: TryInto<i64>>(number: T) -> Reply {
     Reply::Int(number.try_into().unwrap_or(i64::MAX))
 }
 
+/// How many of them are so.
+fn count(words: Words<'_>, mut is_so: impl FnMut(&[u8]) -> bool) -> Reply {
+    int(words.iter().filter(|word| is_so(word)).count())
+}
+
 fn number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
@@ -82,29 +87,20 @@ impl Data {
         }
         let answer = match (name, words) {
             ("TIME", []) => {
-                let micros = wall.subsec_micros().to_string();
-                Ok(Reply::Array(vec![
-                    Reply::bulk(wall.as_secs().to_string()),
-                    Reply::bulk(micros),
-                ]))
+                let time = [wall.as_secs(), wall.subsec_micros().into()];
+                let time = time.map(|part| Reply::bulk(part.to_string()));
+                Ok(Reply::Array(time.to_vec()))
             }
             ("GET", [key]) => self.text(key).map(bulk_or_nil),
-            ("MGET", keys) => Ok(Reply::Array(
-                keys.iter()
-                    .map(|key| bulk_or_nil(self.text(key).ok().flatten()))
-                    .collect(),
-            )),
+            ("MGET", keys) => {
+                let text = |key: &Vec<u8>| bulk_or_nil(self.text(key).ok().flatten());
+                Ok(Reply::Array(keys.iter().map(text).collect()))
+            }
             ("SET", [key, value, options @ ..]) => self.set(key, value, options, millis),
             ("SETRANGE", [key, at, value]) => self.set_range(key, at, value),
             ("INCR", [key]) => self.increase(key),
-            ("DEL", keys) => Ok(int(keys
-                .iter()
-                .filter(|key| self.keys.remove(*key).is_some())
-                .count())),
-            ("EXISTS", keys) => Ok(int(keys
-                .iter()
-                .filter(|key| self.keys.contains_key(*key))
-                .count())),
+            ("DEL", keys) => Ok(count(keys, |key| self.keys.remove(key).is_some())),
+            ("EXISTS", keys) => Ok(count(keys, |key| self.keys.contains_key(key))),
             ("TYPE", [key]) => Ok(Reply::Status(self.kind(key).to_owned())),
             ("HGET", [key, field]) => self
                 .fields(key)
@@ -250,12 +246,11 @@ impl Data {
         let Some(Kept::Hash(fields)) = value else {
             return Ok(Reply::Int(0));
         };
-        let gone = names.iter().filter(|name| fields.remove(*name).is_some());
-        let gone = gone.count();
+        let gone = count(names, |name| fields.remove(name).is_some());
         if fields.is_empty() {
             self.keys.remove(key);
         }
-        Ok(int(gone))
+        Ok(gone)
     }
 
     fn expire(&mut self, key: &[u8], time: &[u8], millis: u64) -> Result<Reply, &'static str> {

@@ -54,12 +54,8 @@ impl Reply {
                 all(items, out);
             }
             Self::Map(pairs) => {
-                let (kind, len) = if resp3 {
-                    ('%', pairs.len())
-                } else {
-                    ('*', pairs.len() * 2)
-                };
-                head(kind, &len.to_string());
+                let (kind, each) = if resp3 { ('%', 1) } else { ('*', 2) };
+                head(kind, &(each * pairs.len()).to_string());
                 for (name, value) in pairs {
                     name.encode(resp3, out);
                     value.encode(resp3, out);

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// every promise.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    wanted: &'static [&'static str],
+    wanted: Vec<&'static str>,
     bits: Arc<AtomicU64>,
 }
 
 impl Seen {
-    /// All of this has to happen.
-    pub(super) fn wanting(wanted: &'static [&'static str]) -> Self {
+    /// All of this has to happen: `waits, gone`.
+    pub(super) fn wanting(wanted: &'static str) -> Self {
+        let wanted = wanted.split_terminator(", ").collect();
         let bits = Arc::default();
         Self { wanted, bits }
     }

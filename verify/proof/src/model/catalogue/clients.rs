@@ -38,7 +38,7 @@ fn two_writers() -> ClientsModel {
         counts_all: false,
         hears_silence: true,
         promises: clients::ALL,
-        seen: Seen::wanting(&["waits", "granted by a push"]),
+        seen: Seen::wanting("waits, granted by a push"),
     }
 }
 
@@ -65,13 +65,7 @@ fn crowd(modes: &[Mode]) -> ClientsModel {
         waiter: Duration::from_secs(5),
         horizon: 30,
         faults: weather(),
-        seen: Seen::wanting(&[
-            "waits",
-            "gone",
-            "granted by a push",
-            "lost: gone",
-            "lost: unanswered",
-        ]),
+        seen: Seen::wanting("waits, gone, granted by a push, lost: gone, lost: unanswered"),
         ..two_writers()
     }
 }
@@ -112,7 +106,7 @@ fn every_order() -> Vec<Entry> {
         ..with(faults)
     };
     let stranger = ClientsModel {
-        seen: Seen::wanting(&["granted by a push", "not proved"]),
+        seen: Seen::wanting("granted by a push, not proved"),
         ..with(Budget { forged: 1, ..none })
     };
     vec![
@@ -174,17 +168,13 @@ fn failovers() -> Vec<Entry> {
     let guarded = |horizon, faults| ClientsModel {
         quarantine: Some(Duration::from_secs(2)),
         horizon,
-        seen: Seen::wanting(&[
-            "granted by a push",
-            "quarantined",
-            "granted after a quarantine",
-        ]),
+        seen: Seen::wanting("granted by a push, quarantined, granted after a quarantine"),
         ..with(faults)
     };
     let unguarded = |faults| ClientsModel {
         quarantine: None,
         promises: clients::TOKENS,
-        seen: Seen::wanting(&["granted by a push", "lost: gone"]),
+        seen: Seen::wanting("granted by a push, lost: gone"),
         ..guarded(2, faults)
     };
     let loss = Budget { losses, ..none };
@@ -250,7 +240,7 @@ fn sleeper() -> ClientsModel {
             ..Budget::default()
         },
         horizon: 20,
-        seen: Seen::wanting(&["waits", "gone", "granted by a push", "lost: unanswered"]),
+        seen: Seen::wanting("waits, gone, granted by a push, lost: unanswered"),
         ..crowd
     }
 }

@@ -26,7 +26,7 @@ fn three_servers(faults: quorum::Budget) -> Option<QuorumModel> {
         faults,
         server_rate: 4_500,
         promises: quorum::UNTIMED,
-        seen: Seen::wanting(&["held"]),
+        seen: Seen::wanting("held"),
     })
 }
 
@@ -48,7 +48,7 @@ fn assembly(size: (usize, Option<usize>), faults: quorum::Budget) -> Option<Quor
         quarantine: Duration::from_secs(4),
         horizon: Some(16),
         promises: quorum::TIMED,
-        seen: Seen::wanting(&["held", "renewed", "proposed again"]),
+        seen: Seen::wanting("held, renewed, proposed again"),
         ..three_servers(faults)?
     })
 }

@@ -31,7 +31,7 @@ fn with(count: usize, horizon: u64, faults: Budget) -> ClientsModel {
         waiter: Duration::from_secs(1),
         horizon,
         faults,
-        seen: Seen::wanting(&["granted in a run", "passed on", "ahead has ended"]),
+        seen: Seen::wanting("granted in a run, passed on, ahead has ended"),
         ..two_writers()
     }
 }
@@ -44,7 +44,7 @@ fn adopted(count: usize, horizon: u64) -> ClientsModel {
     };
     let mut model = with(count, horizon, adoption);
     model.people[count].attempts = 0;
-    model.seen = Seen::wanting(&["granted in a run", "passed on", "adopted"]);
+    model.seen = Seen::wanting("granted in a run, passed on, adopted");
     model
 }
 
@@ -58,7 +58,7 @@ fn every_order() -> Vec<Entry> {
     };
     let guarded = |faults| ClientsModel {
         quarantine: Some(Duration::from_secs(1)),
-        seen: Seen::wanting(&["granted in a run", "passed on", "quarantined"]),
+        seen: Seen::wanting("granted in a run, passed on, quarantined"),
         ..with(2, 1, faults)
     };
     // The process alone, and leases that are renewed before they lapse.
@@ -102,14 +102,9 @@ fn processes() -> ClientsModel {
             adoptions: 1,
             ..weather()
         },
-        seen: Seen::wanting(&[
-            "granted in a run",
-            "passed on",
-            "ahead has ended",
-            "adopted",
-            "lost: gone",
-            "lost: unanswered",
-        ]),
+        seen: Seen::wanting(
+            "granted in a run, passed on, ahead has ended, adopted, lost: gone, lost: unanswered",
+        ),
         ..crowd(&[])
     }
 }

@@ -16,7 +16,7 @@ mod wire;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Inbox, KeyMachine, Mode, Moment, Queue, StoreTime, Token};
+use leasehold_core::{Arrival, KeyMachine, Mode, Moment, Queue, StoreTime, Token};
 
 use self::client::Client;
 use self::site::Site;
@@ -24,6 +24,7 @@ use self::wire::Message;
 use super::checker::Subject;
 use super::clock::{START, TICK, shown_at};
 use super::promise::{Broken, Judged, Promise};
+use super::queue::inbox;
 use super::seen::Seen;
 
 /// By how many ticks the store's clock steps back.
@@ -337,8 +338,4 @@ impl Subject for ClientsModel {
             _ => 1,
         }
     }
-}
-
-fn inbox(client: usize) -> Inbox {
-    Inbox::from_random(client as u64 + 1)
 }

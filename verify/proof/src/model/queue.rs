@@ -18,6 +18,7 @@ use leasehold_core::{
 };
 
 pub(super) use self::cast::Part;
+pub(super) use self::checks::fit;
 use self::runs::{Follower, Granted};
 use super::checker::Subject;
 use super::clock::{START, TICK};
@@ -193,7 +194,7 @@ fn id(part: usize) -> ClaimId {
     ClaimId::from_random(part as u128 + 1)
 }
 
-fn inbox(client: usize) -> Inbox {
+pub(super) fn inbox(client: usize) -> Inbox {
     Inbox::from_random(client as u64 + 1)
 }
 

@@ -1,25 +1,11 @@
 //! What must hold in every state, and how a state is told.
 
-use leasehold_core::{Capacity, ClaimMachine, Mode, Phase};
+use leasehold_core::{ClaimMachine, Phase};
 
 use super::wire::What;
 use super::{ClientsModel, State};
 use crate::model::promise::Promise;
-
-/// Whether these may be relied on together, by what the kinds of lock mean.
-fn relied_on_fit(modes: &[Mode]) -> bool {
-    let taken: u64 = modes.iter().map(|mode| permits(*mode).0).sum();
-    let of = modes.iter().map(|mode| permits(*mode).1).max();
-    let alone = modes.contains(&Mode::EXCLUSIVE);
-    (!alone || modes.len() == 1) && of.is_none_or(|of| taken <= of)
-}
-
-fn permits(mode: Mode) -> (u64, u64) {
-    match mode.capacity() {
-        Capacity::Permits(of) => (mode.weight(), of.into()),
-        Capacity::Lock => (0, 0),
-    }
-}
+use crate::model::queue::fit;
 
 impl ClientsModel {
     /// "While a lease is valid by its client's clock, nobody else's is."
@@ -36,7 +22,9 @@ impl ClientsModel {
             self.seen.note("two hold together");
         }
         if self.promises.contains(&Promise::Exclusion) {
-            let fits = relied_on_fit(&relied_on);
+            // All want the same kind of key.
+            let capacity = relied_on.first().map(|mode| mode.capacity());
+            let fits = fit(&relied_on, capacity);
             state.broken.require(Promise::Exclusion, fits);
         }
     }

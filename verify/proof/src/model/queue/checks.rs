@@ -70,7 +70,7 @@ impl QueueModel {
 }
 
 /// Whether such holds can be at the same time, by what the kinds of lock mean.
-pub(super) fn fit(modes: &[Mode], capacity: Option<Capacity>) -> bool {
+pub(in crate::model) fn fit(modes: &[Mode], capacity: Option<Capacity>) -> bool {
     let alone = modes.contains(&Mode::EXCLUSIVE);
     let taken: u64 = modes.iter().map(|mode| permits(*mode)).sum();
     let of = match capacity {

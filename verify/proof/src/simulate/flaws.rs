@@ -7,6 +7,7 @@
 use clap::ValueEnum;
 
 use super::invariants::Deployment;
+use crate::value_name::value_name;
 
 /// A flaw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -39,8 +40,8 @@ pub enum Flaw {
     ClockSleeps,
 }
 
-/// Texts of a script, and what stands in their place.
-type Patches = &'static [(&'static str, &'static str)];
+/// What each flaw changes in scripts.
+const PATCHES: &str = include_str!("flaws.txt");
 
 impl Flaw {
     /// Where it can show.
@@ -51,70 +52,23 @@ impl Flaw {
         }
     }
 
-    pub(super) fn patches(self) -> Patches {
-        match self {
-            Self::LeasesEndEarly => &[
-                (
-                    "= last_token + 1, clock + ttl\n",
-                    "= last_token + 1, clock + math.floor(ttl * 0.75)\n",
-                ),
-                (
-                    "local raised = clock + unpack_from('<d', command, 3)\n",
-                    "local raised = clock + math.floor(unpack_from('<d', command, 3) * 0.75)\n",
-                ),
-                (
-                    "earliest = now + lease_ttl\n",
-                    "earliest = now + math.floor(lease_ttl * 0.75)\n",
-                ),
-                (
-                    "math.max(now + ttl, ",
-                    "math.max(now + math.floor(ttl * 0.75), ",
-                ),
-            ],
-            Self::AnyoneFits => &[(
-                "return capacity == 0 or used + weight <= units()",
-                "return true",
-            )],
-            Self::NewcomersPass => &[("or ((ahead or waiting == 0)", "or (true")],
-            Self::TokensStandStill => &[
-                ("last_token = next_token()\n  used", "used"),
-                ("token = token + 1\n", ""),
-                (
-                    "= last_token + 1, clock + ttl\n",
-                    "= last_token, clock + ttl\n",
-                ),
-                (
-                    "if token < clock then",
-                    "if token < clock and last_token == 0 then",
-                ),
-            ],
-            Self::PushBeforeGrant => &[(
-                "tell('n', claim, '%.0f %.0f ', blocked, now)",
-                "tell('g', claim, '%.0f %.0f ', last_token + 1, now)",
-            )],
-            Self::ReleaseDoesNothing => &[
-                ("if marks % 4 >= 2 then", "if false then"),
-                ("if marks % 4 ~= 3 or", "if true or"),
-                ("    remove(claim)\n    return false", "    return false"),
-            ],
-            Self::NoQuarantine | Self::OpenGate => &[
-                ("math.max(struct.unpack('<d', marker) - clock, 0)", "0"),
-                ("  return quarantine\nend", "  return 0\nend"),
-            ],
-            Self::AnyTokenWins => &[("elseif token <= highest then", "elseif false then")],
-            Self::VotesTwice => &[(
-                "elseif granted + waiting > (claim and 1 or 0) then",
-                "elseif false then",
-            )],
-            Self::StaleWritesPass => &[("elseif is_below(token, seen) then", "elseif false then")],
-            Self::WildClocks | Self::ClockSleeps => &[],
-        }
+    /// Texts of scripts, and what stands in their place.
+    pub(super) fn patches(self) -> Vec<(String, String)> {
+        let name = value_name(&self);
+        let mut entries = PATCHES.split("\n* ");
+        let own = entries.find_map(|entry| entry.strip_prefix(&*name)?.strip_prefix('\n'));
+        let lines = own.into_iter().flat_map(str::lines);
+        let patches = lines.filter_map(|line| line.strip_prefix("  ")?.split_once(" =>"));
+        let text = |text: &str| text.replace("\\n", "\n");
+        let patch =
+            |(from, to): (&str, &str)| (text(from), text(to.strip_prefix(' ').unwrap_or(to)));
+        patches.map(patch).collect()
     }
 
     /// The script with the flaw.
     pub(crate) fn put_into(self, script: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(script).into_owned();
-        let put = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
-        self.patches().iter().fold(text, put).into_bytes()
+        let put = |text: String, (from, to): (String, String)| text.replace(&from, &to);
+        self.patches().into_iter().fold(text, put).into_bytes()
     }
 }

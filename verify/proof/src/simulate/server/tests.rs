@@ -209,7 +209,7 @@ fn every_change_of_a_flaw_is_one_of_a_script() {
     let texts: Vec<_> = texts.collect();
     for flaw in Flaw::value_variants() {
         for (from, _) in flaw.patches() {
-            let there = texts.iter().any(|text| text.contains(from));
+            let there = texts.iter().any(|text| text.contains(&from));
             assert!(there, "{flaw:?}: no script has {from:?}");
         }
     }

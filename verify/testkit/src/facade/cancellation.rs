@@ -46,11 +46,6 @@ impl<F: Future> Future for CutShort<F> {
 /// One life of a lock, from the claim to the release.
 type Life = fn(Client, Dice) -> BoxFuture<'static, Result<(), Error>>;
 
-const OWNERS: [&str; 3] = [
-    "00000000000000000000000000000001",
-    "00000000000000000000000000000002",
-    "00000000000000000000000000000003",
-];
 
 const KINDS: [(&str, Life); 7] = [
     ("mutex", |client, mut dice| {
@@ -90,7 +85,7 @@ const KINDS: [(&str, Life); 7] = [
     }),
     ("reentrant", |client, mut dice| {
         Box::pin(async move {
-            let owner = Owner::parse(OWNERS[usize::try_from(dice.roll(3)).unwrap_or(0)])?;
+            let owner = Owner::parse(&format!("{:032x}", 1 + dice.roll(3)))?;
             let lock = client.reentrant("re", &owner)?;
             let outer = lock.lock().await?;
             let inner = lock.lock().await?;

@@ -28,6 +28,10 @@ fn get(url: &str) -> RedisResult<Option<String>> {
     connect(url)?.get("k")
 }
 
+fn value(server: &RedisServer) -> Option<String> {
+    server.query(&["GET", "k"])
+}
+
 /// An event: this very process has ended. To be taken before the end, since a pid can be reused.
 pub(crate) struct End(OwnedFd);
 
@@ -263,30 +267,21 @@ mod faults {
 
     #[test]
     fn a_restart_keeps_or_loses_the_data_as_asked() {
-        for persistent in [false, true] {
-            let builder = RedisServer::builder();
-            let builder = if persistent {
-                builder.persistent()
-            } else {
-                builder
-            };
+        let builder = RedisServer::builder();
+        for builder in [builder.clone(), builder.persistent()] {
             let server = builder.start();
-            let run = || server.query::<String>(&["INFO", "server"]);
-            let run_id = |info: String| {
-                info.lines()
-                    .find(|l| l.starts_with("run_id"))
-                    .map(str::to_owned)
+            let run_id = || {
+                let info: String = server.query(&["INFO", "server"]);
+                let mut lines = info.lines();
+                lines.find(|it| it.starts_with("run_id")).map(str::to_owned)
             };
-            let first = run_id(run());
+            let first = run_id();
             server.command(&["SET", "k", "v"]);
-            let get = ["GET", "k"];
-
             server.restart(Data::Keep);
-            let second = run_id(server.query(&["INFO", "server"]));
-            assert_ne!(second, first, "it is the same process");
-            assert_eq!(server.query::<Option<String>>(&get), Some("v".to_owned()));
+            assert_ne!(run_id(), first, "it is the same process");
+            assert_eq!(value(&server).as_deref(), Some("v"));
             server.restart(Data::Lose);
-            assert_eq!(server.query::<Option<String>>(&get), None);
+            assert_eq!(value(&server), None);
         }
     }
 
@@ -297,7 +292,7 @@ mod faults {
         server.restart(Data::Keep);
         server.kill();
         server.start_again();
-        assert_eq!(server.query::<Option<String>>(&["GET", "k"]), None);
+        assert_eq!(value(&server), None);
     }
 
     #[test]
@@ -306,7 +301,7 @@ mod faults {
         let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
         server.kill();
         server.start_again();
-        assert_eq!(server.query::<String>(&["GET", "k"]), "v");
+        assert_eq!(value(&server).as_deref(), Some("v"));
     }
 }
 
@@ -368,7 +363,7 @@ mod options {
         primary.wait_for_replicas(1);
         primary.command(&["SET", "k", "v"]);
         primary.wait_for_replicas(1);
-        assert_eq!(replica.query::<String>(&["GET", "k"]), "v");
+        assert_eq!(value(&replica).as_deref(), Some("v"));
         let error = replica.try_command(&["SET", "k", "v"]).unwrap_err();
         assert_eq!(error.code(), Some("READONLY"), "{error}");
     }
@@ -379,11 +374,11 @@ mod options {
         primary.command(&["SET", "k", "v"]);
         let replica = RedisServer::builder().replica_of(primary.port()).start();
         primary.wait_for_replicas(1);
-        assert_eq!(replica.query::<String>(&["GET", "k"]), "v");
+        assert_eq!(value(&replica).as_deref(), Some("v"));
         primary.kill();
         replica.kill();
         replica.start_again();
-        assert_eq!(replica.query::<Option<String>>(&["GET", "k"]), None);
+        assert_eq!(value(&replica), None);
     }
 }
 

@@ -21,9 +21,6 @@ pub(crate) fn check_sentence(message: &str, input: usize) {
     assert!(!message.chars().any(char::is_control), "{message:?}");
     // Escaped, a byte is up to ten characters long.
     let most = 600 + 10 * input;
-    assert!(
-        message.chars().count() <= most,
-        "{} bytes: {message:.200}",
-        message.len()
-    );
+    let (length, is_brief) = (message.len(), message.chars().count() <= most);
+    assert!(is_brief, "{length} bytes: {message:.200}");
 }

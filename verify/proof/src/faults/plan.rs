@@ -275,12 +275,11 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tasks: usize = self.clients.iter().map(Vec::len).sum();
-        let (clients, ttl) = (self.clients.len(), self.ttl);
+        let (clients, ttl, lasts) = (self.clients.len(), self.ttl, self.lasts);
         writeln!(f, "{}", self.command())?;
         writeln!(
             f,
-            "{clients} clients, {tasks} tasks, TTL {ttl:?}, {:?}",
-            self.lasts
+            "{clients} clients, {tasks} tasks, TTL {ttl:?}, {lasts:?}"
         )?;
         for Timed { at, fault } in self.servers.iter().chain(&self.people) {
             writeln!(f, "{at:>6} ms {fault:?}")?;

@@ -76,10 +76,8 @@ fn the_tests_that_are_named_exist() {
             let text = read(&beside(path));
             let names = names.split_whitespace().map(|name| name.trim_matches('`'));
             for name in names {
-                assert!(
-                    text.contains(&format!("fn {name}(")),
-                    "{words}: there is no {name} in {path}"
-                );
+                let there = text.contains(&format!("fn {name}("));
+                assert!(there, "{words}: there is no {name} in {path}");
             }
         }
     }

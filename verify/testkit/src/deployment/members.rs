@@ -179,10 +179,8 @@ impl Members {
     }
 
     fn proxies(&self, at: usize) -> impl Iterator<Item = &Proxy> {
-        assert!(
-            !self.doors.is_empty(),
-            "start the deployment with `behind_proxies`"
-        );
+        let is_proxied = !self.doors.is_empty();
+        assert!(is_proxied, "start the deployment with `behind_proxies`");
         self.doors.get(at).into_iter().chain(self.buses.get(at))
     }
 

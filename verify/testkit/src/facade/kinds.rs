@@ -360,10 +360,8 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     assert_eq!(soon("a look", leaders.next()).await?, None);
     let first = one.campaign(note("first")).await?;
     let seen = soon("the first", leaders.next()).await?.ok_or("a leader")?;
-    assert_eq!(
-        (seen.term, seen.note.as_deref()),
-        (first.term(), told("first"))
-    );
+    let shown = (seen.term, seen.note.as_deref());
+    assert_eq!(shown, (first.term(), told("first")));
     let standing = tokio::spawn(async move { two.campaign(note("second")).await });
     queued(&a, "k", 1).await;
     assert!(one.try_campaign(note("third")).await?.is_none());
@@ -376,13 +374,9 @@ pub async fn leaders_follow_each_other(fixture: &dyn Fixture) -> Outcome {
     let _ = first.resign().await?;
     let second = soon("the second", standing).await??;
     assert!(rises(&a, term, second.term()));
-    let seen = soon("the second", leaders.next())
-        .await?
-        .ok_or("a leader")?;
-    assert_eq!(
-        (seen.term, seen.note.as_deref()),
-        (second.term(), told("second"))
-    );
+    let seen = soon("the next", leaders.next()).await?.ok_or("a leader")?;
+    let shown = (seen.term, seen.note.as_deref());
+    assert_eq!(shown, (second.term(), told("second")));
     let leader = one.leader().await?.ok_or("a leader")?;
     assert_eq!(leader.term, second.term());
     drop(second);

@@ -35,10 +35,9 @@ fn the_url_names_all_in_order_each_with_its_password() {
     let [first, second, third] = ports[..] else {
         panic!("{ports:?}")
     };
-    assert_eq!(
-        servers.url(),
-        format!("redlock://:all@127.0.0.1:{first},127.0.0.1:{second},:own@127.0.0.1:{third}/")
-    );
+    let [first, second, third] = [first, second, third].map(|port| format!("127.0.0.1:{port}"));
+    let url = format!("redlock://:all@{first},{second},:own@{third}/");
+    assert_eq!(servers.url(), url);
 }
 
 #[test]

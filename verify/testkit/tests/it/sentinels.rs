@@ -38,10 +38,8 @@ async fn they_are_ready_within_seconds() {
     let [a, b, c] = ports(deployment.sentinels())[..] else {
         panic!("there are three Sentinels");
     };
-    assert_eq!(
-        deployment.url(),
-        format!("redis-sentinel://127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{c}/main")
-    );
+    let url = format!("redis-sentinel://127.0.0.1:{a},127.0.0.1:{b},127.0.0.1:{c}/main");
+    assert_eq!(deployment.url(), url);
 }
 
 #[tokio::test]

@@ -139,13 +139,9 @@ impl fmt::Display for Table {
             for (kind, gaps) in &row.kinds {
                 let mut gaps = gaps.clone();
                 gaps.sort_unstable();
-                let (median, longest) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
-                let (median, longest) = (seconds(median), seconds(longest));
-                writeln!(
-                    f,
-                    "| {kind} | `{name}` | {} | {median} | {longest} |",
-                    gaps.len()
-                )?;
+                let count = gaps.len();
+                let [median, longest] = [count / 2, count - 1].map(|at| seconds(gaps[at]));
+                writeln!(f, "| {kind} | `{name}` | {count} | {median} | {longest} |")?;
             }
         }
         Ok(())

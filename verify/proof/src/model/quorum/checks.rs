@@ -67,9 +67,8 @@ impl QuorumModel {
                 None => String::new(),
             };
             let (run, last) = (server.run, server.queue.last_token());
-            lines.push(format!(
-                "    server {number} run {run}: accepted {last}{vote}"
-            ));
+            let accepted = format!("accepted {last}{vote}");
+            lines.push(format!("    server {number} run {run}: {accepted}"));
         }
         for (at, message) in state.wire.iter().enumerate() {
             let what = match &*message.what {
@@ -77,9 +76,8 @@ impl QuorumModel {
                 What::Answer(reply, _) => format!("is answered {reply:?}"),
             };
             let (client, server) = (message.client, message.server);
-            lines.push(format!(
-                "    under way {at}: client {client} and server {server}: {what}"
-            ));
+            let between = format!("client {client} and server {server}");
+            lines.push(format!("    under way {at}: {between}: {what}"));
         }
         if !state.broken.is_empty() {
             lines.push(format!("    BROKEN {:?}", state.broken));

@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::Invariant;
 use crate::simulate::book::{Attempt, Fact};
 
+const THOUGH: &str = "though nothing was disturbed any more";
+
 #[derive(Default)]
 pub(super) struct Served {
     quiet: bool,
@@ -26,14 +28,10 @@ impl Invariant for Served {
                 self.asked.insert(*attempt);
             }
             Fact::Lost(attempt, loss) if self.asked.contains(attempt) => {
-                return Err(format!(
-                    "#{attempt} was lost ({loss}), though nothing was disturbed any more"
-                ));
+                return Err(format!("#{attempt} was lost ({loss}), {THOUGH}"));
             }
             Fact::Served(client, key, None) => {
-                return Err(format!(
-                    "client {client} did not get {key}, though nothing was disturbed any more"
-                ));
+                return Err(format!("client {client} did not get {key}, {THOUGH}"));
             }
             _ => {}
         }

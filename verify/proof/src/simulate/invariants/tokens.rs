@@ -32,17 +32,15 @@ impl Invariant for Tokens {
                 let Some((wanted, known)) = self.asked.get(attempt) else {
                     return Err(format!("#{attempt} was granted and nobody asked"));
                 };
+                let key = wanted.key;
+                let has = format!("#{attempt} has {number} for {key}");
                 if number <= known {
-                    return Err(format!(
-                        "#{attempt} has {number} for {}, and {known} was granted before it asked",
-                        wanted.key
-                    ));
+                    return Err(format!("{has}, and {known} was granted before it asked"));
                 }
-                if !self.seen.insert((wanted.key, *number)) {
-                    let key = wanted.key;
-                    return Err(format!("#{attempt} has {number} for {key}, as another had"));
+                if !self.seen.insert((key, *number)) {
+                    return Err(format!("{has}, as another had"));
                 }
-                let highest = self.highest.entry(wanted.key).or_default();
+                let highest = self.highest.entry(key).or_default();
                 *highest = (*highest).max(*number);
             }
             _ => {}

@@ -297,11 +297,8 @@ mod tests {
                 }
                 while let Some(Ok(byte)) = end.read_u8().now_or_never() {
                     let place = usize::try_from(*read % 8).unwrap();
-                    assert_eq!(
-                        byte,
-                        (*read / 8).to_be_bytes()[place],
-                        "seed {seed}, byte {read}"
-                    );
+                    let sent = (*read / 8).to_be_bytes()[place];
+                    assert_eq!(byte, sent, "seed {seed}, byte {read}");
                     *read += 1;
                 }
             }

@@ -5,7 +5,9 @@ mod slots;
 mod view;
 
 use std::ops::Index;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::members::Members;
 use super::replication;
@@ -167,10 +169,6 @@ impl Cluster {
     /// # Panics
     ///
     /// When it does not within [`PATIENCE`](crate::process::PATIENCE), or is none.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no machine sleeps while it is tested"
-    )]
     pub async fn fail_over(&self, replica: &RedisServer, how: Takeover) {
         let mut command = vec!["CLUSTER", "FAILOVER"];
         match how {

@@ -2,7 +2,9 @@
 
 mod builder;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::members::Members;
 use super::{replication, until};
@@ -144,10 +146,6 @@ impl Sentinels {
     /// # Panics
     ///
     /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no machine sleeps while it is tested"
-    )]
     pub async fn fail_over(&self) -> &RedisServer {
         let old = self.primary();
         let sentinel = self.sentinels.up().next();

@@ -258,29 +258,25 @@ mod tests {
 
     #[test]
     fn pushes_are_told_from_answers() {
-        let array = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
-        let push = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
-        assert_eq!(Reply::of(array, false), Reply::Answer);
-        assert_eq!(Reply::of(array, true), Reply::Push);
-        assert_eq!(Reply::of(push, false), Reply::Push);
-        assert_eq!(
-            Reply::of(b">2\r\n$10\r\ninvalidate\r\n*1\r\n+k\r\n", false),
-            Reply::Push
-        );
-        let confirmation = b"3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
-        let of = |kind: &[u8], subscriber| Reply::of(&[kind, confirmation].concat(), subscriber);
-        assert_eq!(of(b">", true), Reply::Confirmation);
-        assert_eq!(of(b"*", true), Reply::Confirmation);
-        assert_eq!(of(b"*", false), Reply::Answer);
-        assert_eq!(
-            Reply::of(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n", true),
-            Reply::Answer
-        );
-        assert_eq!(Reply::of(b"-ERR\r\n", true), Reply::Error);
-        assert_eq!(Reply::of(b"!3\r\nERR\r\n", true), Reply::Error);
-        assert_eq!(
-            Reply::of(b"|1\r\n+a\r\n:1\r\n+OK\r\n", false),
-            Reply::Answer
-        );
+        let message = "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+        let confirmation = "3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+        let invalidation = "2\r\n$10\r\ninvalidate\r\n*1\r\n+k\r\n";
+        for (kind, rest, subscriber, expected) in [
+            ("*", message, false, Reply::Answer),
+            ("*", message, true, Reply::Push),
+            (">", message, false, Reply::Push),
+            (">", invalidation, false, Reply::Push),
+            (">", confirmation, true, Reply::Confirmation),
+            ("*", confirmation, true, Reply::Confirmation),
+            ("*", confirmation, false, Reply::Answer),
+            ("*", "2\r\n$4\r\npong\r\n$0\r\n\r\n", true, Reply::Answer),
+            ("-", "ERR\r\n", true, Reply::Error),
+            ("!", "3\r\nERR\r\n", true, Reply::Error),
+            ("|", "1\r\n+a\r\n:1\r\n+OK\r\n", false, Reply::Answer),
+        ] {
+            let frame = [kind, rest].concat();
+            let found = Reply::of(frame.as_bytes(), subscriber);
+            assert_eq!(found, expected, "{frame:?} to a subscriber: {subscriber}");
+        }
     }
 }

@@ -35,6 +35,7 @@ use crate::process::PATIENCE;
 use crate::server::RedisServer;
 pub use cluster::{Cluster, ClusterBuilder, SlotMove, Takeover};
 pub use independent::{Independent, IndependentBuilder};
+pub use members::Members;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 
 /// How long to wait before asking again.

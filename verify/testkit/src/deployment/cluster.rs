@@ -4,14 +4,13 @@ mod builder;
 mod slots;
 mod view;
 
-use std::ops::Index;
+use std::ops::Deref;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::members::Members;
 use super::replication;
-use crate::proxy::Proxy;
 use crate::server::RedisServer;
 pub use builder::ClusterBuilder;
 pub use slots::SlotMove;
@@ -199,45 +198,6 @@ impl Cluster {
         taken_over.await;
     }
 
-    /// The proxy in front of a node, with all its faults; see
-    /// [`behind_proxies`](ClusterBuilder::behind_proxies).
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn proxy(&self, node: &RedisServer) -> &Proxy {
-        self.members.proxy(node)
-    }
-
-    /// Cuts a node off from clients and all other nodes, without a word to anybody: it
-    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
-    /// it, past the proxies, for the test and for clients on its side of the partition.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn cut_off(&self, node: &RedisServer) {
-        self.members.cut_off(node);
-    }
-
-    /// Cuts two nodes off from each other only. As [`cut_off`](Self::cut_off), otherwise.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn separate(&self, one: &RedisServer, other: &RedisServer) {
-        self.members.separate(one, other);
-    }
-
-    /// Connects a node with all others again. Its connections from before are reset.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn rejoin(&self, node: &RedisServer) {
-        self.members.rejoin(node);
-    }
-
     /// What the nodes that are up say of all.
     fn views(&self) -> Result<Vec<View>, String> {
         let views = self.members.reachable().map(View::of_node);
@@ -308,10 +268,11 @@ impl Cluster {
     }
 }
 
-impl Index<usize> for Cluster {
-    type Output = RedisServer;
+/// Nodes that are cut off are not asked when all have to agree.
+impl Deref for Cluster {
+    type Target = Members;
 
-    fn index(&self, at: usize) -> &RedisServer {
-        &self.nodes()[at]
+    fn deref(&self) -> &Members {
+        &self.members
     }
 }

@@ -1,9 +1,8 @@
 //! Servers that have nothing in common: what a quorum is made of.
 
-use std::ops::Index;
+use std::ops::Deref;
 
 use super::members::{Members, Reserved};
-use crate::proxy::Proxy;
 use crate::server::{RedisServer, RedisServerBuilder};
 
 /// Servers that know nothing of each other.
@@ -53,48 +52,14 @@ impl Independent {
         });
         format!("redlock://{}/", each.collect::<Vec<_>>().join(","))
     }
-
-    /// The servers, in the order of the URL; `independent[0]` is the first of them.
-    pub fn servers(&self) -> &[RedisServer] {
-        self.members.servers()
-    }
-
-    /// The proxy in front of a server, with all its faults; see
-    /// [`behind_proxies`](IndependentBuilder::behind_proxies).
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
-        self.members.proxy(server)
-    }
-
-    /// Cuts a server off from its clients, without a word to anybody: it
-    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
-    /// it, past the proxies, for the test and for clients on its side of the partition.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn cut_off(&self, server: &RedisServer) {
-        self.members.cut_off(server);
-    }
-
-    /// Connects a server with its clients again. Its connections from before are reset.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn rejoin(&self, server: &RedisServer) {
-        self.members.rejoin(server);
-    }
 }
 
-impl Index<usize> for Independent {
-    type Output = RedisServer;
+/// In the order of the URL; `independent[0]` is the first of them.
+impl Deref for Independent {
+    type Target = Members;
 
-    fn index(&self, at: usize) -> &RedisServer {
-        &self.servers()[at]
+    fn deref(&self) -> &Members {
+        &self.members
     }
 }
 
@@ -125,7 +90,7 @@ impl IndependentBuilder {
     }
 
     /// Puts a proxy in front of each server, which is what the URL names: for
-    /// [`cut_off`](Independent::cut_off), and for all other faults.
+    /// [`cut_off`](Members::cut_off), and for all other faults.
     #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Index;
 use std::sync::{Mutex, MutexGuard};
 
 use super::until;
@@ -11,7 +12,7 @@ use crate::server::{Port, RedisServer, RedisServerBuilder};
 /// The servers of a deployment, which know each other by what they announce: their own addresses,
 /// or those of the proxies in front of them.
 #[derive(Debug)]
-pub(super) struct Members {
+pub struct Members {
     servers: Vec<RedisServer>,
     /// For clients and replicas, one for each server; none without proxies.
     doors: Vec<Proxy>,
@@ -100,8 +101,17 @@ impl Reserved {
     }
 }
 
+impl Index<usize> for Members {
+    type Output = RedisServer;
+
+    fn index(&self, at: usize) -> &RedisServer {
+        &self.servers[at]
+    }
+}
+
 impl Members {
-    pub(super) fn servers(&self) -> &[RedisServer] {
+    /// All of them, up or down.
+    pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
@@ -168,12 +178,13 @@ impl Members {
 
     // ---- partitions
 
-    /// The proxy before a server.
+    /// The proxy in front of a server, with all its faults, if the deployment was started with
+    /// `behind_proxies`.
     ///
     /// # Panics
     ///
     /// When there are no proxies.
-    pub(super) fn proxy(&self, server: &RedisServer) -> &Proxy {
+    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
         let door = self.doors.get(self.place(server));
         door.expect("start the deployment with `behind_proxies`")
     }
@@ -184,7 +195,14 @@ impl Members {
         self.doors.get(at).into_iter().chain(self.buses.get(at))
     }
 
-    pub(super) fn cut_off(&self, server: &RedisServer) {
+    /// Cuts a server off from clients, Sentinels and all other servers, without a word to anybody: it
+    /// goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads to
+    /// it, past the proxies, for the test and for clients on its side of the partition.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn cut_off(&self, server: &RedisServer) {
         let at = self.place(server);
         self.cut_off_places().insert(at);
         self.around(at)
@@ -200,7 +218,13 @@ impl Members {
         })
     }
 
-    pub(super) fn separate(&self, one: &RedisServer, other: &RedisServer) {
+    /// Cuts two servers off from each other only: replication between them stands still, and clients
+    /// and Sentinels still reach both. As [`cut_off`](Self::cut_off), otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn separate(&self, one: &RedisServer, other: &RedisServer) {
         for (from, to) in [(one, other), (other, one)] {
             let whom = Peers::At(source(self.place(from)));
             let proxies = self.proxies(self.place(to));
@@ -208,7 +232,13 @@ impl Members {
         }
     }
 
-    pub(super) fn rejoin(&self, server: &RedisServer) {
+    /// Connects a server with all others and with clients again. Its connections from before are
+    /// reset.
+    ///
+    /// # Panics
+    ///
+    /// When there are no proxies.
+    pub fn rejoin(&self, server: &RedisServer) {
         let at = self.place(server);
         self.around(at).for_each(|(proxy, whom)| proxy.rejoin(whom));
         self.cut_off_places().remove(&at);

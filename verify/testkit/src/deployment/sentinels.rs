@@ -2,13 +2,13 @@
 
 mod builder;
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::members::Members;
 use super::{replication, until};
-use crate::proxy::Proxy;
 use crate::server::RedisServer;
 pub use builder::SentinelsBuilder;
 
@@ -62,11 +62,6 @@ impl Sentinels {
             "redis-sentinel://{}{sentinels}/{NAME}",
             credentials.unwrap_or_default()
         )
-    }
-
-    /// The primary and the replicas: first the one that was the primary at the start.
-    pub fn servers(&self) -> &[RedisServer] {
-        self.members.servers()
     }
 
     /// The Sentinels, in the order of the URL.
@@ -197,48 +192,6 @@ impl Sentinels {
         .await;
     }
 
-    /// The proxy in front of a server, with all its faults; see
-    /// [`behind_proxies`](SentinelsBuilder::behind_proxies).
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn proxy(&self, server: &RedisServer) -> &Proxy {
-        self.members.proxy(server)
-    }
-
-    /// Cuts a server off from clients, Sentinels and the other servers, without a word to anybody:
-    /// it goes on, and what it is sent gets lost. Only its own [`url`](RedisServer::url) still leads
-    /// to it, past the proxies, for the test and for clients on its side of the partition.
-    ///
-    /// A Sentinel is not behind a proxy: [`stop`](RedisServer::stop) comes nearest.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn cut_off(&self, server: &RedisServer) {
-        self.members.cut_off(server);
-    }
-
-    /// Cuts two servers off from each other only: replication stands still, and the Sentinels still
-    /// reach both. As [`cut_off`](Self::cut_off), otherwise.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn separate(&self, one: &RedisServer, other: &RedisServer) {
-        self.members.separate(one, other);
-    }
-
-    /// Connects a server with all others again. Its connections from before are reset.
-    ///
-    /// # Panics
-    ///
-    /// When there are no proxies.
-    pub fn rejoin(&self, server: &RedisServer) {
-        self.members.rejoin(server);
-    }
-
     async fn until<T>(&self, what: &'static str, check: impl FnMut() -> Result<T, String>) -> T {
         until(what, &[self.servers(), self.sentinels()], check).await
     }
@@ -310,6 +263,16 @@ impl Sentinels {
             }
         }
         self.named().map(drop)
+    }
+}
+
+/// The primary and the replicas: first the one that was the primary at the start. A Sentinel is not behind
+/// a proxy: to [`stop`](RedisServer::stop) it comes nearest to cutting it off.
+impl Deref for Sentinels {
+    type Target = Members;
+
+    fn deref(&self) -> &Members {
+        &self.members
     }
 }
 

@@ -62,7 +62,7 @@ impl ClusterBuilder {
     }
 
     /// Puts a proxy in front of each node, which all others know it by: for
-    /// [`cut_off`](Cluster::cut_off), and for all other faults.
+    /// [`cut_off`](crate::deployment::Members::cut_off), and for all other faults.
     #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;

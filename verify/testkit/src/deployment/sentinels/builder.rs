@@ -68,7 +68,7 @@ impl SentinelsBuilder {
     }
 
     /// Puts a proxy in front of each server, which the Sentinels send clients to: for
-    /// [`cut_off`](Sentinels::cut_off), and for all other faults.
+    /// [`cut_off`](crate::deployment::Members::cut_off), and for all other faults.
     #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;

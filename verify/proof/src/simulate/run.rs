@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::book::Fact;
 use super::chance::Chance;
 use super::faults::Faults;
-use super::invariants::{self, Deployment, Invariant};
+use super::invariants::{self, Deployment, Named};
 use super::plan::Plan;
 use super::register::Register;
 use super::stage::Stage;
@@ -61,7 +61,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 struct Run {
     stage: Stage,
     faults: Faults,
-    invariants: Vec<Box<dyn Invariant>>,
+    invariants: Vec<Named>,
     trace: Trace,
     attempts: u64,
     grants: u64,
@@ -230,10 +230,9 @@ impl Run {
             if !matches!(fact, Fact::Believes(..)) {
                 self.trace.note(at, format_args!("{fact:?}"));
             }
-            for invariant in &mut self.invariants {
-                if let Err(what) = invariant.see(at, &fact) {
-                    return Err(Stop(invariant.name().to_owned(), what));
-                }
+            for (name, invariant) in &mut self.invariants {
+                let seen = invariant.see(at, &fact);
+                seen.map_err(|what| Stop((*name).to_owned(), what))?;
             }
         }
         Ok(())

@@ -11,10 +11,6 @@ use crate::simulate::book::{Fact, Why};
 pub(super) struct Answers;
 
 impl Invariant for Answers {
-    fn name(&self) -> &'static str {
-        "errors say what is wrong"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         let (attempt, kind) = match fact {
             Fact::NotGranted(attempt, Why::Failed(kind)) => (attempt, kind),

@@ -41,10 +41,6 @@ impl Exclusion {
 }
 
 impl Invariant for Exclusion {
-    fn name(&self) -> &'static str {
-        "exclusion"
-    }
-
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Asked(attempt, client, wanted) => {

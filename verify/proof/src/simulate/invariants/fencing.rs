@@ -15,10 +15,6 @@ pub(super) struct Fencing {
 }
 
 impl Invariant for Fencing {
-    fn name(&self) -> &'static str {
-        "fencing"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Wrote {

@@ -18,10 +18,6 @@ pub(super) struct Fifo {
 }
 
 impl Invariant for Fifo {
-    fn name(&self) -> &'static str {
-        "first come, first served"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Asked(attempt, client, wanted) => {

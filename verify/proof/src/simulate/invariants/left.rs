@@ -8,10 +8,6 @@ use crate::simulate::book::Fact;
 pub(super) struct Left;
 
 impl Invariant for Left {
-    fn name(&self) -> &'static str {
-        "nothing is left behind"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Remains(what, count) if *count > 0 => Err(format!("{count} {what} are left")),

@@ -12,13 +12,12 @@ mod tokens;
 
 use std::time::Duration;
 
+use self::served::Served;
+use self::signalled::Signalled;
 use super::book::Fact;
 
 /// One property of runs.
 pub(crate) trait Invariant {
-    /// Its name in reports.
-    fn name(&self) -> &'static str;
-
     /// Sees a fact; what is wrong with it, if anything is.
     ///
     /// # Errors
@@ -37,19 +36,25 @@ pub enum Deployment {
     Redlock,
 }
 
+/// An invariant, and its name in reports.
+pub(crate) type Named = (&'static str, Box<dyn Invariant>);
+
 /// All that hold there.
-pub(crate) fn of(deployment: Deployment) -> Vec<Box<dyn Invariant>> {
-    let mut all: Vec<Box<dyn Invariant>> = vec![
-        Box::new(exclusion::Exclusion::default()),
-        Box::new(tokens::Tokens::default()),
-        Box::new(fencing::Fencing::default()),
-        Box::new(signalled::Signalled::default()),
-        Box::new(answers::Answers),
-        Box::new(served::Served::default()),
-        Box::new(left::Left),
+pub(crate) fn of(deployment: Deployment) -> Vec<Named> {
+    let mut all: Vec<Named> = vec![
+        ("exclusion", Box::new(exclusion::Exclusion::default())),
+        ("tokens", Box::new(tokens::Tokens::default())),
+        ("fencing", Box::new(fencing::Fencing::default())),
+        ("told of a loss in time", Box::new(Signalled::default())),
+        ("errors say what is wrong", Box::new(answers::Answers)),
+        (
+            "everybody is served in the end",
+            Box::new(Served::default()),
+        ),
+        ("nothing is left behind", Box::new(left::Left)),
     ];
     if deployment != Deployment::Redlock {
-        all.push(Box::new(fifo::Fifo::default()));
+        all.push(("first come, first served", Box::new(fifo::Fifo::default())));
     }
     all
 }

@@ -17,10 +17,6 @@ pub(super) struct Served {
 }
 
 impl Invariant for Served {
-    fn name(&self) -> &'static str {
-        "everybody is served in the end"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Quiet => self.quiet = true,

@@ -23,10 +23,6 @@ pub(super) struct Signalled {
 }
 
 impl Invariant for Signalled {
-    fn name(&self) -> &'static str {
-        "told of a loss in time"
-    }
-
     fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Believes(attempt, until, host_runs) => {

@@ -16,10 +16,6 @@ pub(super) struct Tokens {
 }
 
 impl Invariant for Tokens {
-    fn name(&self) -> &'static str {
-        "tokens"
-    }
-
     fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Asked(attempt, _, wanted) => {

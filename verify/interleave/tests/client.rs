@@ -115,6 +115,21 @@ impl Guarded {
     }
 }
 
+/// Tasks that take the key one at a time, and release it in the foreground or drop their guard.
+fn guarded_visits(clients: [Client; 3], in_foreground: bool) -> [JoinHandle<()>; 3] {
+    let guarded = Arc::new(Guarded::default());
+    clients.map(|client| {
+        let guarded = guarded.clone();
+        spawn(async move {
+            let lease = lock(&client).await;
+            guarded.visit(&lease).await;
+            if in_foreground {
+                let _ = lease.release().await.unwrap();
+            }
+        })
+    })
+}
+
 /// A claim that was granted while its inbox was closed for a second has lost it, and
 /// comes back after a pause: so much time passes, and not enough for anything else.
 const PAUSES: u32 = 500;
@@ -154,16 +169,8 @@ fn pass_time() -> JoinHandle<()> {
 fn dropped_guards_hand_on() {
     explore(async |world| {
         let (a, b) = (world.client().await, world.client().await);
-        let guarded = Arc::new(Guarded::default());
         let time = pass_time();
-        let tasks = [a.clone(), a, b].map(|client| {
-            let guarded = guarded.clone();
-            spawn(async move {
-                let lease = lock(&client).await;
-                guarded.visit(&lease).await;
-                drop(lease);
-            })
-        });
+        let tasks = guarded_visits([a.clone(), a, b], false);
         time.await.unwrap();
         finish(tasks).await;
     });
@@ -196,16 +203,7 @@ fn a_watchdog_ends_while_something_begins() {
 fn released_leases_hand_on() {
     explore(async |world| {
         let (a, b) = (world.client().await, world.client().await);
-        let guarded = Arc::new(Guarded::default());
-        let tasks = [a.clone(), a, b].map(|client| {
-            let guarded = guarded.clone();
-            spawn(async move {
-                let lease = lock(&client).await;
-                guarded.visit(&lease).await;
-                let _ = lease.release().await.unwrap();
-            })
-        });
-        join(tasks).await;
+        join(guarded_visits([a.clone(), a, b], true)).await;
     });
 }
 

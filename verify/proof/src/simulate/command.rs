@@ -105,7 +105,7 @@ pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<
 }
 
 fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Result<()> {
-    let arguments = again(options, seed).join(" ");
+    let arguments = again(options, seed);
     writeln!(
         out,
         "again: cargo run -p leasehold-proof -- {arguments} --trace"
@@ -187,21 +187,19 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
 }
 
 /// The arguments that run one seed.
-fn again(options: &Options, seed: u64) -> Vec<String> {
+fn again(options: &Options, seed: u64) -> String {
     let store = value_name(&deployment(options, seed));
-    let mut words = ["simulate", "--seed", &seed.to_string(), "--store", &store]
-        .map(str::to_owned)
-        .to_vec();
+    let mut arguments = format!("simulate --seed {seed} --store {store}");
     if let Some(clients) = options.clients {
-        words.extend(["--clients".to_owned(), clients.to_string()]);
+        arguments += &format!(" --clients {clients}");
     }
     if options.overclaim {
-        words.push("--overclaim".to_owned());
+        arguments += " --overclaim";
     }
     if let Some(flaw) = options.flaw {
-        words.extend(["--flaw".to_owned(), value_name(&flaw)]);
+        arguments += &format!(" --flaw {}", value_name(&flaw));
     }
-    words
+    arguments
 }
 
 /// What a process said of its seed, and whether everything held.
@@ -212,11 +210,9 @@ struct Told {
 
 fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Told> {
     let mut command = Command::new(program);
-    command.args(again(options, seed));
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
+    command.args(again(options, seed).split(' '));
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let good = output.status.success();
     Ok(Told { text, good })

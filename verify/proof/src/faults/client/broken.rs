@@ -99,11 +99,7 @@ impl Broken {
         let owner = format!("{:032x}", self.random.lock().await.u128(..));
         let asked = now();
         let mut set = redis::cmd("SET");
-        set.arg(key)
-            .arg(&owner)
-            .arg("NX")
-            .arg("PX")
-            .arg(millis(self.ttl));
+        set.arg(&[key, &owner, "NX", "PX", &millis(self.ttl).to_string()]);
         let answers = join_all(self.nodes.iter().map(|it| it.ask::<Option<String>>(&set))).await;
         let counted_from = match self.algorithm {
             Algorithm::ValidFromAnswer => now(),

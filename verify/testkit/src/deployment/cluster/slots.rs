@@ -67,12 +67,9 @@ impl SlotMove<'_> {
     ///
     /// When a node refuses.
     pub fn migrate(&self, count: usize) -> usize {
-        let keys: Vec<Vec<u8>> = redis::cmd("CLUSTER")
-            .arg("GETKEYSINSLOT")
-            .arg(self.slot)
-            .arg(count)
-            .query(&mut self.connection())
-            .unwrap_or_else(|error| panic!("cannot see slot {}: {error}", self.slot));
+        let (slot, count) = (self.slot.to_string(), count.to_string());
+        let seen = ["CLUSTER", "GETKEYSINSLOT", &slot, &count];
+        let keys: Vec<Vec<u8>> = self.from.query(&seen);
         if !keys.is_empty() {
             self.send(&keys).unwrap_or_else(|error| panic!("{error}"));
         }
@@ -128,20 +125,12 @@ impl SlotMove<'_> {
         }
     }
 
-    fn connection(&self) -> redis::Connection {
-        let connection = self.from.admin();
-        connection.unwrap_or_else(|error| panic!("{:?}: {error}", self.from))
-    }
-
     fn send(&self, keys: &[Vec<u8>]) -> RedisResult<String> {
-        redis::cmd("MIGRATE")
-            .arg("127.0.0.1")
-            .arg(self.to.port())
-            .arg("")
-            .arg(0)
-            .arg((PATIENCE / 2).as_millis().to_string())
-            .arg(&["AUTH2", ADMIN, ADMIN_PASSWORD, "KEYS"])
-            .arg(keys)
-            .query(&mut self.connection())
+        let (port, limit) = (self.to.port(), (PATIENCE / 2).as_millis());
+        let to = ["127.0.0.1", &port.to_string(), "", "0", &limit.to_string()];
+        let login = ["AUTH2", ADMIN, ADMIN_PASSWORD, "KEYS"];
+        let mut migrate = redis::cmd("MIGRATE");
+        migrate.arg(&to).arg(&login).arg(keys);
+        migrate.query(&mut self.from.admin()?)
     }
 }

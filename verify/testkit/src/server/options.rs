@@ -185,54 +185,48 @@ impl RedisServerBuilder {
 
 /// The text of `redis.conf`.
 fn configuration(server: &RedisServer) -> String {
-    let (builder, certificates) = (&server.builder, &server.certificates);
+    let (builder, port) = (&server.builder, server.port());
     let quoted = |path: &Path| format!("{:?}", path.display().to_string());
-    let port = server.port();
-    let mut lines = vec![
-        "bind 127.0.0.1".to_owned(),
-        format!("unixsocket {}", quoted(&server.socket())),
-        format!("dir {}", quoted(&server.data())),
-        "save \"\"".to_owned(),
-        format!("user {ADMIN} on >{ADMIN_PASSWORD} allkeys allchannels allcommands"),
-        // Replication among servers of this testkit: as its own user, at once, and without a copy
-        // on disk that would come back after a crash.
-        format!("masteruser {ADMIN}"),
-        format!("masterauth {ADMIN_PASSWORD}"),
-        "repl-diskless-sync-delay 0".to_owned(),
-        "rdb-del-sync-files yes".to_owned(),
-    ];
+    let (socket, data) = (quoted(&server.socket()), quoted(&server.data()));
+    // Replication among servers of this testkit: as its own user, at once, and without a copy
+    // on disk that would come back after a crash.
+    let mut text = format!(
+        "bind 127.0.0.1\n\
+         unixsocket {socket}\n\
+         dir {data}\n\
+         save \"\"\n\
+         user {ADMIN} on >{ADMIN_PASSWORD} allkeys allchannels allcommands\n\
+         masteruser {ADMIN}\n\
+         masterauth {ADMIN_PASSWORD}\n\
+         repl-diskless-sync-delay 0\n\
+         rdb-del-sync-files yes\n"
+    );
     if builder.persistent {
-        lines.extend(["appendonly yes".to_owned(), "appendfsync always".to_owned()]);
+        text += "appendonly yes\nappendfsync always\n";
     }
     if builder.cluster {
-        let known = server.directory.path().join("nodes.conf");
-        lines.extend([
-            "cluster-enabled yes".to_owned(),
-            format!("cluster-config-file {}", quoted(&known)),
-        ]);
+        let known = quoted(&server.directory.path().join("nodes.conf"));
+        text += &format!("cluster-enabled yes\ncluster-config-file {known}\n");
     }
-    match (&builder.tls, certificates) {
-        (Some(clients), Some(certificates)) => {
-            let asked = match clients {
-                ClientCertificate::NotAsked => "no",
-                ClientCertificate::Required => "yes",
-            };
-            lines.extend([
-                "port 0".to_owned(),
-                format!("tls-port {port}"),
-                format!("tls-ca-cert-file {}", quoted(&certificates.authority.path)),
-                format!(
-                    "tls-cert-file {}",
-                    quoted(&certificates.server_certificate.path)
-                ),
-                format!("tls-key-file {}", quoted(&certificates.server_key.path)),
-                format!("tls-auth-clients {asked}"),
-            ]);
-        }
-        _ => lines.push(format!("port {port}")),
+    if let (Some(clients), Some(it)) = (&builder.tls, &server.certificates) {
+        let asked = match clients {
+            ClientCertificate::NotAsked => "no",
+            ClientCertificate::Required => "yes",
+        };
+        let files = [&it.authority, &it.server_certificate, &it.server_key];
+        let [authority, certificate, key] = files.map(|file| quoted(&file.path));
+        text += &format!(
+            "port 0\n\
+             tls-port {port}\n\
+             tls-ca-cert-file {authority}\n\
+             tls-cert-file {certificate}\n\
+             tls-key-file {key}\n\
+             tls-auth-clients {asked}\n"
+        );
+    } else {
+        text += &format!("port {port}\n");
     }
-    lines.extend(builder.config.iter().cloned());
-    lines.join("\n") + "\n"
+    text + &builder.config.join("\n") + "\n"
 }
 
 /// Where all servers of this process have their directories: those of servers that are never dropped

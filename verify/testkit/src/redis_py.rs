@@ -26,9 +26,7 @@ impl RedisPy {
     pub fn start(port: u16) -> Self {
         let mut command = python("redis-py");
         command
-            .arg("-c")
-            .arg(include_str!("redis_py.py"))
-            .arg(port.to_string())
+            .args(["-c", include_str!("redis_py.py"), &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = spawn_tied(command).expect("python3 can be started");

@@ -323,16 +323,12 @@ impl RedisServer {
         // so that the server's answer comes before our own limit.
         let limit = (PATIENCE / 2).as_millis().to_string();
         let mut connection = self.admin().expect("the server is running");
-        let (reached,): (usize,) = redis::pipe()
-            .cmd("PUBLISH")
-            .arg("leasehold-testkit")
-            .arg("")
-            .ignore()
-            .cmd("WAIT")
-            .arg(count)
-            .arg(limit)
-            .query(&mut connection)
-            .unwrap_or_else(|error| panic!("cannot wait for replicas: {error}"));
+        let mut pipe = redis::pipe();
+        pipe.cmd("PUBLISH").arg(&["leasehold-testkit", ""]).ignore();
+        pipe.cmd("WAIT").arg(count).arg(limit);
+        let answers: RedisResult<(usize,)> = pipe.query(&mut connection);
+        let (reached,) =
+            answers.unwrap_or_else(|error| panic!("cannot wait for replicas: {error}"));
         let log = self.log();
         assert!(reached >= count, "{reached} of {count} have come: {log}");
     }

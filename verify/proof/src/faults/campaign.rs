@@ -148,8 +148,7 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
     let mut command = Command::new(std::env::current_exe().map_err(text)?);
     command
         .args(plan.command().split(' ').skip(1))
-        .arg("--json")
-        .arg("--keep")
+        .args(["--json", "--keep"])
         .arg(directory.join("files"))
         // Temporary files too are gone with the directory.
         .env("TMPDIR", directory)

@@ -30,10 +30,8 @@ impl Shim {
         let library = directory.join("clock.so");
         std::fs::write(&source, SOURCE)?;
         let mut command = Command::new("cc");
-        command
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&library)
-            .arg(&source);
+        command.args(["-shared", "-fPIC", "-O1", "-o"]);
+        command.args([&library, &source]);
         let status = spawn_tied(command)?.wait()?;
         if status.success() {
             Ok(Self(library))

@@ -227,10 +227,8 @@ fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
 
 fn tail(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let lines: Vec<_> = lines.collect();
     lines[lines.len().saturating_sub(4)..].join(" / ")
 }
 

@@ -46,7 +46,6 @@ impl<F: Future> Future for CutShort<F> {
 /// One life of a lock, from the claim to the release.
 type Life = fn(Client, Dice) -> BoxFuture<'static, Result<(), Error>>;
 
-
 const KINDS: [(&str, Life); 7] = [
     ("mutex", |client, mut dice| {
         Box::pin(async move {
@@ -187,10 +186,8 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
         let is_free = async || clients[0].list("*").await.expect("a list").is_empty();
         until(kind, 5, is_free).await;
     }
-    until("no task left", 20, async || {
-        metrics.num_alive_tasks() <= before
-    })
-    .await;
+    let none_is_left = async || metrics.num_alive_tasks() <= before;
+    until("no task left", 20, none_is_left).await;
     no_inbox_is_open(fixture).await;
     Ok(())
 }

@@ -19,10 +19,8 @@ use crate::expect::fails;
 /// What `work` makes in a runtime of its own, which nobody drives any more.
 fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> (Runtime, T) {
     let run = || {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
         let made = runtime.block_on(work);
         (runtime, made)
     };
@@ -30,9 +28,8 @@ fn elsewhere<T: Send>(work: impl Future<Output = T> + Send) -> (Runtime, T) {
 }
 
 async fn end(runtime: Runtime) {
-    spawn_blocking(move || drop(runtime))
-        .await
-        .expect("no panic");
+    let ended = spawn_blocking(move || drop(runtime)).await;
+    ended.expect("no panic");
 }
 
 /// `lost()` and `run()` end with the lease's validity, though the runtime in which the

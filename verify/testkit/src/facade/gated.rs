@@ -44,18 +44,11 @@ impl Gated {
 
     /// Waits until the store has answered so many claims.
     pub(super) async fn answered(&self, claims: u64) {
-        let mut answered = self.answered.subscribe();
-        answered
-            .wait_for(|seen| *seen >= claims)
-            .await
-            .expect("the sender is here");
+        wait_for(&self.answered, |seen| *seen >= claims).await;
     }
 
     async fn heard(&self) {
-        let mut gate = self.gate.subscribe();
-        gate.wait_for(|gate| !matches!(gate, Gate::Silent))
-            .await
-            .expect("the sender is here");
+        wait_for(&self.gate, |gate| !matches!(gate, Gate::Silent)).await;
     }
 
     async fn pass<T>(
@@ -68,12 +61,14 @@ impl Gated {
         self.heard().await;
         let answer = ask.await;
         self.answered.send_modify(|answered| *answered += 1);
-        let mut gate = self.gate.subscribe();
-        gate.wait_for(|gate| !matches!(gate, Gate::Closed))
-            .await
-            .expect("the sender is here");
+        wait_for(&self.gate, |gate| !matches!(gate, Gate::Closed)).await;
         answer
     }
+}
+
+async fn wait_for<T>(sender: &watch::Sender<T>, is_so: impl FnMut(&T) -> bool) {
+    let seen = sender.subscribe().wait_for(is_so).await.map(drop);
+    seen.expect("the sender is here");
 }
 
 #[async_trait]

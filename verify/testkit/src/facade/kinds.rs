@@ -97,10 +97,8 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
             *last += 1;
         }
     }
-    let barriers: Vec<_> = groups
-        .iter()
-        .map(|size| Arc::new(Barrier::new((*size).max(1))))
-        .collect();
+    let barrier = |size: &usize| Arc::new(Barrier::new((*size).max(1)));
+    let barriers: Vec<_> = groups.iter().map(barrier).collect();
     let inside = Arc::new(AtomicI64::new(0));
     let (served, mut order) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
@@ -114,9 +112,8 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
             tasks.spawn(async move {
                 let lease = lock.write().await.expect("a lease");
                 assert_eq!(inside.swap(-1, Ordering::SeqCst), 0, "a writer is alone");
-                served
-                    .send((2 * mine + 1, lease.token().get()))
-                    .expect("somebody listens");
+                let turn = (2 * mine + 1, lease.token().get());
+                served.send(turn).expect("somebody listens");
                 inside.store(0, Ordering::SeqCst);
                 let _ = lease.release().await.expect("an answer");
             });
@@ -128,9 +125,8 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
                 assert!(before >= 0, "no writer inside");
                 // Only if the whole group is inside at once does anybody pass.
                 barrier.wait().await;
-                served
-                    .send((2 * mine, lease.number().get()))
-                    .expect("somebody listens");
+                let turn = (2 * mine, lease.number().get());
+                served.send(turn).expect("somebody listens");
                 inside.fetch_sub(1, Ordering::SeqCst);
                 let _ = lease.release().await.expect("an answer");
             });
@@ -485,10 +481,8 @@ pub async fn retries_get_the_key(fixture: &dyn Fixture) -> Outcome {
 pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) -> Outcome {
     let store = fixture.client().await;
     let client = tokio::task::spawn_blocking(move || {
-        leasehold::blocking::Client::builder()
-            .with_store(store)
-            .connect()
-            .expect("a client")
+        let builder = leasehold::blocking::Client::builder();
+        builder.with_store(store).connect().expect("a client")
     })
     .await?;
     let lock = client.mutex("k")?;
@@ -508,9 +502,8 @@ pub async fn blocking_calls_work_anywhere(fixture: &dyn Fixture) -> Outcome {
     assert!(rises(client.as_async(), token, later));
     let election = client.election("e")?;
     let single = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .expect("one");
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("one");
         runtime.block_on(async { election.campaign("").expect("a term").resign() })
     });
     assert!(single.await?.is_ok());

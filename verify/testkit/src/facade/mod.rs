@@ -55,11 +55,8 @@ pub trait Fixture: contract::Fixture {
 #[must_use]
 pub fn cancellations() -> usize {
     let said = std::env::var("LEASEHOLD_CANCELLATIONS");
-    said.map_or(300, |count| {
-        count
-            .parse()
-            .expect("LEASEHOLD_CANCELLATIONS is no number of lives")
-    })
+    let count = said.map_or(Ok(300), |count| count.parse());
+    count.expect("LEASEHOLD_CANCELLATIONS is no number of lives")
 }
 
 /// What comes of a case.
@@ -140,12 +137,8 @@ async fn client_with(fixture: &dyn Fixture, settings: Settings) -> Client {
 }
 
 async fn client_on(store: Arc<dyn LockStore>, settings: Settings) -> Client {
-    Client::builder()
-        .with_store(store)
-        .settings(settings)
-        .connect()
-        .await
-        .expect("a client")
+    let builder = Client::builder().with_store(store).settings(settings);
+    builder.connect().await.expect("a client")
 }
 
 async fn client(fixture: &dyn Fixture) -> Client {
@@ -165,9 +158,8 @@ fn ttl(ttl: Duration) -> Settings {
 }
 
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
-    timeout(LIMIT, work)
-        .await
-        .unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
+    let done = timeout(LIMIT, work).await;
+    done.unwrap_or_else(|_| panic!("{what} within {LIMIT:?}"))
 }
 
 /// Looks, every so many milliseconds, until it is so.
@@ -595,10 +587,8 @@ pub async fn nothing_is_left(fixture: &dyn Fixture) -> Outcome {
     for n in 0..3 {
         idle(&a, &format!("k{n}")).await;
     }
-    until("no task left", 20, async || {
-        metrics.num_alive_tasks() <= before
-    })
-    .await;
+    let none_is_left = async || metrics.num_alive_tasks() <= before;
+    until("no task left", 20, none_is_left).await;
     assert!(a.list("*").await?.is_empty());
     no_inbox_is_open(fixture).await;
     Ok(())

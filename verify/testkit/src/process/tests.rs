@@ -78,10 +78,8 @@ async fn an_end_by_signal_is_told_apart_from_a_code() {
 
 #[test]
 fn drop_takes_the_children_along() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
     let (process, child) = runtime.block_on(async {
         // Longer than is waited for it: it has to be killed.
         let process = Process::spawn(sh("sleep 600 & echo $!; wait"));

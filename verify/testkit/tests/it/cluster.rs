@@ -41,11 +41,8 @@ async fn every_key_has_an_owner_and_replicas_take_over_when_told() {
     for primary in cluster.primaries() {
         assert_eq!(cluster.replicas_of(primary).len(), 1);
     }
-    let ports: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|it| format!("127.0.0.1:{}", it.port()))
-        .collect();
+    let ports = cluster.nodes().iter().map(|it| it.address().to_string());
+    let ports: Vec<_> = ports.collect();
     let url = format!("redis-cluster://{}/", ports.join(","));
     assert_eq!(cluster.url(), url);
 

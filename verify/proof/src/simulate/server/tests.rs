@@ -233,10 +233,8 @@ fn commands_answer_as_a_real_server_does() {
     let mut real = server.admin().unwrap();
     let mut data = Data::default();
     for line in COMMANDS.join("|").split('|') {
-        let words: Vec<_> = line
-            .split(' ')
-            .map(|word| word.trim_matches('\'').as_bytes().to_vec())
-            .collect();
+        let words = line.split(' ').map(|word| word.trim_matches('\''));
+        let words: Vec<_> = words.map(|word| word.as_bytes().to_vec()).collect();
         let name = String::from_utf8(words[0].clone()).unwrap();
         let wall = Duration::from_secs(1_700_000_000);
         let simulated = data.run(&name, &words[1..], wall, false);

@@ -21,15 +21,10 @@ fn a_blocking_client_works_through_its_url() {
     let proxy = Proxy::to(&server);
     let url = format!("redis://:secret@127.0.0.1:{}/", proxy.port());
     assert_eq!(proxy.url(), url);
-    let mut client = redis::Client::open(proxy.url())
-        .unwrap()
-        .get_connection()
-        .unwrap();
-    redis::cmd("SET")
-        .arg("k")
-        .arg("v")
-        .exec(&mut client)
-        .unwrap();
+    let client = redis::Client::open(proxy.url()).unwrap();
+    let mut client = client.get_connection().unwrap();
+    let set = redis::cmd("SET").arg(&["k", "v"]).exec(&mut client);
+    set.unwrap();
     assert_eq!(value(&server, "k").as_deref(), Some("v"));
     assert_eq!(proxy.counts().connections, 1);
 }

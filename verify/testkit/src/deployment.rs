@@ -29,8 +29,6 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::FromRedisValue;
-
 use crate::process::PATIENCE;
 use crate::server::RedisServer;
 pub use cluster::{Cluster, ClusterBuilder, SlotMove, Takeover};
@@ -154,9 +152,7 @@ impl Replication {
 }
 
 fn replication(server: &RedisServer) -> Result<Replication, String> {
-    let info = server.try_command(&["INFO", "replication"]);
-    let info = info.and_then(|answer| Ok(String::from_redis_value(answer)?));
-    let info = info.map_err(|error| format!("{server:?}: {error}"))?;
+    let info: String = server.ask(&["INFO", "replication"])?;
     let fields = info.lines().filter_map(|line| line.split_once(':'));
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     Ok(Replication(fields.map(owned).collect()))

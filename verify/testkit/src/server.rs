@@ -296,6 +296,13 @@ impl RedisServer {
         redis::cmd(name).arg(rest).query(&mut self.admin()?)
     }
 
+    /// As [`Self::query`], where an answer may be missing: then it says whose.
+    pub(crate) fn ask<T: FromRedisValue>(&self, arguments: &[&str]) -> Result<T, String> {
+        let answer = self.try_command(arguments);
+        let read = answer.and_then(|answer| Ok(T::from_redis_value(answer)?));
+        read.map_err(|error| format!("{self:?}: {error}"))
+    }
+
     /// A connection as an administrator, over the Unix socket.
     ///
     /// # Errors

@@ -22,36 +22,22 @@ pub(crate) fn run(data: &[u8]) {
 
 /// As the scripts write it.
 fn published(push: &Push) -> String {
+    let Some((key, arrival)) = push.claim() else {
+        let Push::Changed { key } = push else {
+            panic!("nobody pushes {push:?}");
+        };
+        return format!("2 c 0 8 {key}");
+    };
     match push {
         Push::Granted {
-            key,
-            arrival,
-            token,
-            at,
-            proof,
-            ..
+            token, at, proof, ..
         } => format!("2 g {arrival} {token} {} {proof} {key}", at.0),
-        Push::Next { key, arrival, left } => format!("2 n {arrival} {} 0 {key}", left.as_micros()),
-        Push::Revoked {
-            key,
-            arrival,
-            at,
-            proof,
-        } => format!("2 r {arrival} {} {proof} {key}", at.0),
-        Push::Adopted {
-            key,
-            arrival,
-            at,
-            proof,
-        } => format!("2 a {arrival} {} {proof} {key}", at.0),
+        Push::Next { left, .. } => format!("2 n {arrival} {} 0 {key}", left.as_micros()),
+        Push::Revoked { at, proof, .. } => format!("2 r {arrival} {} {proof} {key}", at.0),
+        Push::Adopted { at, proof, .. } => format!("2 a {arrival} {} {proof} {key}", at.0),
         Push::Unfit {
-            key,
-            arrival,
-            in_use,
-            at,
-            proof,
+            in_use, at, proof, ..
         } => format!("2 u {arrival} {} {} {proof} {key}", permits(*in_use), at.0),
-        Push::Changed { key } => format!("2 c 0 8 {key}"),
         other => panic!("nobody pushes {other:?}"),
     }
 }

@@ -304,7 +304,5 @@ fn known_replicas(sentinel: &RedisServer) -> Result<Vec<Replica>, String> {
 }
 
 fn ask<T: redis::FromRedisValue>(sentinel: &RedisServer, what: &[&str]) -> Result<T, String> {
-    let answer = sentinel.try_command(&[&["SENTINEL"], what].concat());
-    let read = answer.and_then(|answer| Ok(T::from_redis_value(answer)?));
-    read.map_err(|error| format!("{sentinel:?}: {error}"))
+    sentinel.ask(&[&["SENTINEL"], what].concat())
 }

@@ -15,11 +15,7 @@ impl Plan {
         // So that deployments do not all have the same.
         let place = choice.deployment as u64;
         let mut random = Rng::with_seed(seed.wrapping_mul(64).wrapping_add(place));
-        let Choice {
-            deployment,
-            algorithm,
-            ..
-        } = choice;
+        let (deployment, algorithm) = (choice.deployment, choice.algorithm);
         // Drawn in any case, so that a choice changes nothing else.
         let drawn = random.u8(0..4) == 0;
         let beyond = choice.beyond.unwrap_or(drawn);

@@ -91,14 +91,9 @@ impl ClientsModel {
             granted.extend(follows.map(|token| (standing.arrival, token, actor)));
         }
         granted.extend(outcome.events.iter().filter_map(|event| match event {
-            Event::Granted {
-                arrival,
-                token,
-                behind: Some(_),
-                ..
-            } => {
+            Event::Granted { token, behind, .. } if behind.is_some() => {
                 let client = self.reader(event, std::slice::from_ref(&seen));
-                Some((*arrival, *token, client))
+                Some((event.arrival()?, *token, client))
             }
             _ => None,
         }));

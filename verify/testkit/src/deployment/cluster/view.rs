@@ -1,7 +1,5 @@
 //! What a node of a Cluster says of all nodes.
 
-use redis::FromRedisValue;
-
 use crate::server::RedisServer;
 
 /// What one node says.
@@ -71,12 +69,8 @@ impl Known {
 
 impl View {
     pub(super) fn of_node(node: &RedisServer) -> Result<Self, String> {
-        let ask = |what: &str| {
-            let answer = node.try_command(&["CLUSTER", what]);
-            let text = answer.and_then(|answer| Ok(String::from_redis_value(answer)?));
-            text.map_err(|error| format!("{node:?}: {error}"))
-        };
-        let (nodes, info) = (ask("NODES")?, ask("INFO")?);
+        let nodes: String = node.ask(&["CLUSTER", "NODES"])?;
+        let info = node.ask(&["CLUSTER", "INFO"])?;
         let nodes = nodes.lines().filter_map(Known::parse).collect();
         Ok(Self { info, nodes })
     }

@@ -133,9 +133,8 @@ fn short(item: &str) -> String {
     let is_part = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
     let mut shortened = String::new();
     for part in item.split_inclusive(|letter| !is_part(letter)) {
-        let is_standard = ["core::", "alloc::", "std::"]
-            .iter()
-            .any(|root| part.starts_with(root));
+        let mut roots = ["core::", "alloc::", "std::"].iter();
+        let is_standard = roots.any(|root| part.starts_with(root));
         shortened += match part.rfind("::").filter(|_| is_standard) {
             Some(end) => &part[end + 2..],
             None => part,

@@ -191,12 +191,10 @@ impl Proxy {
         let thread = thread::Builder::new()
             .name("proxy".to_owned())
             .spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
-                runtime
-                    .expect("a runtime can be built")
-                    .block_on(desk.attend(inbox));
+                let mut builder = tokio::runtime::Builder::new_current_thread();
+                let runtime = builder.enable_all().build();
+                let runtime = runtime.expect("a runtime can be built");
+                runtime.block_on(desk.attend(inbox));
             })
             .expect("a thread can be started");
         let proxy = Self {
@@ -443,9 +441,8 @@ impl Proxy {
         let (done, is_done) = std_mpsc::channel();
         let orders = self.orders.as_ref().expect("the proxy is not dropped");
         let _ = orders.send(Order { verb, done });
-        is_done
-            .recv_timeout(PATIENCE)
-            .expect("the proxy's thread lives");
+        let answer = is_done.recv_timeout(PATIENCE);
+        answer.expect("the proxy's thread lives");
     }
 }
 

@@ -116,8 +116,7 @@ fn vouched_for(
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![purpose];
-    let certificate = params
-        .signed_by(&key, issuer)
-        .expect("the parameters are sound");
+    let certificate = params.signed_by(&key, issuer);
+    let certificate = certificate.expect("the parameters are sound");
     (certificate.pem(), key.serialize_pem())
 }

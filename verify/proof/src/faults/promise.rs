@@ -99,9 +99,8 @@ impl Promise {
 
 /// How many fail-overs the primary agrees to.
 fn agreed(plan: &Plan) -> usize {
-    plan.faults()
-        .filter(|fault| matches!(fault, Fault::TakeOver { agreed: true }))
-        .count()
+    let agrees = |fault: &Fault| matches!(fault, Fault::TakeOver { agreed: true });
+    plan.faults().filter(agrees).count()
 }
 
 /// By how many milliseconds a server's clock steps back.
@@ -162,13 +161,11 @@ mod tests {
 
     #[test]
     fn what_is_drawn_within_the_assumptions_keeps_all_promises() {
-        for (deployment, seed) in Deployment::value_variants()
-            .iter()
-            .flat_map(|it| (0..200).map(move |seed| (*it, seed)))
-        {
-            let plan = within(deployment, seed);
-            let promise = Promise::of(&plan, 0);
-            assert!(promise.exclusion && promise.tokens, "{plan}");
+        for deployment in Deployment::value_variants() {
+            for plan in (0..200).map(|seed| within(*deployment, seed)) {
+                let promise = Promise::of(&plan, 0);
+                assert!(promise.exclusion && promise.tokens, "{plan}");
+            }
         }
     }
 

@@ -11,9 +11,8 @@ fn examples_and_tests(source: &str) -> String {
     let (mut shown, mut in_example) = (String::new(), false);
     for line in source.lines() {
         let line = line.trim_start();
-        let doc = line
-            .strip_prefix("///")
-            .or_else(|| line.strip_prefix("//!"));
+        let doc = line.strip_prefix("///");
+        let doc = doc.or_else(|| line.strip_prefix("//!"));
         let fence = doc.is_some_and(|doc| doc.trim_start().starts_with("```"));
         in_example = doc.is_some() && in_example != fence;
         if in_example {

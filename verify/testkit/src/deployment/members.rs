@@ -67,9 +67,8 @@ impl Reserved {
     /// Starts them, as `builder` makes the one at each place.
     pub(super) fn start(self, builder: impl Fn(&Self, usize) -> RedisServerBuilder) -> Members {
         let count = self.ports.len();
-        let builders: Vec<_> = (0..count)
-            .map(|at| self.introduce(at, builder(&self, at)))
-            .collect();
+        let builders = (0..count).map(|at| self.introduce(at, builder(&self, at)));
+        let builders: Vec<_> = builders.collect();
         let servers = builders.into_iter().zip(self.ports);
         Members {
             servers: servers.map(|(it, port)| it.start_at(port)).collect(),

@@ -158,20 +158,18 @@ mod life {
 
     #[test]
     fn one_that_does_not_start_says_why() {
-        let error = RedisServer::builder()
-            .config("no-such-directive", "1")
-            .try_start();
+        let builder = RedisServer::builder().config("no-such-directive", "1");
+        let error = builder.try_start().unwrap_err();
         // And the log.
-        says(error.unwrap_err(), ["ended at once", "no-such-directive"]);
+        says(error, ["ended at once", "no-such-directive"]);
     }
 
     #[test]
     fn a_program_that_is_missing_is_named() {
-        let error = RedisServer::builder()
-            .program("/nowhere/redis-server")
-            .try_start();
+        let builder = RedisServer::builder().program("/nowhere/redis-server");
         let cannot = "`/nowhere/redis-server` cannot be started";
-        says(error.unwrap_err(), [cannot, "LEASEHOLD_REDIS_SERVER"]);
+        let error = builder.try_start().unwrap_err();
+        says(error, [cannot, "LEASEHOLD_REDIS_SERVER"]);
     }
 
     #[test]
@@ -235,9 +233,8 @@ mod faults {
     fn a_stopped_one_accepts_and_keeps_silent_until_it_goes_on() {
         let server = RedisServer::start();
         let mut connection = connect(&server.url()).unwrap();
-        connection
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .unwrap();
+        let brief = Some(Duration::from_millis(50));
+        connection.set_read_timeout(brief).unwrap();
         server.stop();
         server.stop(); // Once more changes nothing.
         assert!(!refused(&server));
@@ -406,9 +403,8 @@ mod tls {
 
     #[tokio::test]
     async fn it_serves_tls_to_those_who_trust_its_authority() {
-        let server = RedisServer::builder()
-            .tls(ClientCertificate::NotAsked)
-            .start();
+        let builder = RedisServer::builder().tls(ClientCertificate::NotAsked);
+        let server = builder.start();
         let url = format!("rediss://127.0.0.1:{}/", server.port());
         assert_eq!(server.url(), url);
         let (answered, said) = ping(&server, server.certificates(), false).await;
@@ -423,9 +419,8 @@ mod tls {
 
     #[tokio::test]
     async fn it_can_ask_for_a_certificate() {
-        let server = RedisServer::builder()
-            .tls(ClientCertificate::Required)
-            .start();
+        let builder = RedisServer::builder().tls(ClientCertificate::Required);
+        let server = builder.start();
         let (answered, said) = ping(&server, server.certificates(), true).await;
         assert!(answered, "{said}");
         let (answered, said) = ping(&server, server.certificates(), false).await;

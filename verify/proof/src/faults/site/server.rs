@@ -43,9 +43,8 @@ impl Site {
             }),
             Fault::SlowScript(which) => {
                 let script = "local x = 0 for i = 1, ARGV[1] do x = x + i end return x";
-                let _ = self
-                    .server(which)
-                    .try_command(&["EVAL", script, "0", TURNS]);
+                let server = self.server(which);
+                let _ = server.try_command(&["EVAL", script, "0", TURNS]);
             }
             Fault::MemoryFull(which, time) => {
                 let server = self.server(which);

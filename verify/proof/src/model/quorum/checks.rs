@@ -42,9 +42,8 @@ impl QuorumModel {
         self.seen.note("gone");
         let excused = state.servers.iter().any(|server| server.restarted);
         let timed = self.horizon.is_some();
-        state
-            .broken
-            .require(Promise::Kept, !(valid && timed) || excused);
+        let kept = !(valid && timed) || excused;
+        state.broken.require(Promise::Kept, kept);
     }
 
     pub(super) fn story(&self, state: &State) -> String {

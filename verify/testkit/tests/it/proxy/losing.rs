@@ -147,9 +147,8 @@ async fn the_answer_of_a_subscription_can_be_swallowed() {
 
 #[tokio::test]
 async fn a_refused_subscription_is_answered_by_one_error() {
-    let server = RedisServer::builder()
-        .user("default", "on nopass ~* +@all")
-        .start();
+    let builder = RedisServer::builder().user("default", "on nopass ~* +@all");
+    let server = builder.start();
     let proxy = Proxy::to(&server);
     let mut client = Client::connect(&proxy).await;
     let lost = proxy.swallow_reply_of(|command| command.is("PING"), 1);

@@ -101,9 +101,8 @@ async fn what_a_server_says_before_it_ends_arrives() {
 
 #[tokio::test]
 async fn tls_passes_uncut() {
-    let server = RedisServer::builder()
-        .tls(ClientCertificate::NotAsked)
-        .start();
+    let builder = RedisServer::builder().tls(ClientCertificate::NotAsked);
+    let server = builder.start();
     let proxy = Proxy::to(&server);
     assert_eq!(proxy.url(), format!("rediss://127.0.0.1:{}/", proxy.port()));
     let mut cli = Command::new("redis-cli");

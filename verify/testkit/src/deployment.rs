@@ -141,12 +141,9 @@ impl Replication {
 
     /// How far it is: in what it has written as a primary, or got as a replica.
     fn offset(&self) -> u64 {
-        let name = if self.is_primary() {
-            "master_repl_offset"
-        } else {
-            "slave_repl_offset"
-        };
-        let offset = self.0.get(name).map(|offset| offset.parse());
+        let whose = if self.is_primary() { "master" } else { "slave" };
+        let offset = self.0.get(&format!("{whose}_repl_offset"));
+        let offset = offset.map(|offset| offset.parse());
         offset.and_then(Result::ok).unwrap_or_default()
     }
 }

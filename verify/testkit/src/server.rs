@@ -117,12 +117,8 @@ impl RedisServer {
     }
 
     fn url_with(&self, credentials: &str) -> String {
-        let scheme = if self.certificates.is_some() {
-            "rediss"
-        } else {
-            "redis"
-        };
-        format!("{scheme}://{credentials}127.0.0.1:{}/", self.port())
+        let tls = if self.certificates.is_some() { "s" } else { "" };
+        format!("redis{tls}://{credentials}127.0.0.1:{}/", self.port())
     }
 
     /// The URL of its Unix socket, with the password if there is one:

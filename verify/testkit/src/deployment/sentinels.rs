@@ -166,13 +166,8 @@ impl Sentinels {
     ///
     /// When they do not within [`PATIENCE`](crate::process::PATIENCE).
     pub async fn prefer(&self, server: &RedisServer) {
-        let priority = |it: &RedisServer| {
-            if it.port() == server.port() {
-                "1"
-            } else {
-                "100"
-            }
-        };
+        let is_it = |it: &RedisServer| it.port() == server.port();
+        let priority = |it: &RedisServer| if is_it(it) { "1" } else { "100" };
         for it in self.members.reachable() {
             it.command(&["CONFIG", "SET", "replica-priority", priority(it)]);
         }

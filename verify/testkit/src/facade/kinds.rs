@@ -77,11 +77,8 @@ pub async fn reader_groups_run_together_in_order(fixture: &dyn Fixture) -> Outco
     // Fewer where each step takes longer the more of them there are: where all of them ask from
     // time to time, and in files, which are read and written as a whole.
     let capabilities = clients[0].capabilities();
-    let (reader_count, writer_count) = if capabilities.push && !capabilities.liveness {
-        (1_000, 20)
-    } else {
-        (250, 5)
-    };
+    let fewer = !capabilities.push || capabilities.liveness;
+    let (reader_count, writer_count) = if fewer { (250, 5) } else { (1_000, 20) };
     // Which of them are writers: a fixed shuffle.
     let mut writers = std::collections::BTreeSet::new();
     let mut dice = Dice(20_261_121);
@@ -324,11 +321,8 @@ pub async fn multi_locks_do_not_deadlock(fixture: &dyn Fixture) -> Outcome {
     let mut tasks = JoinSet::new();
     for n in 0..6 {
         let client = client(fixture).await;
-        let names = if n % 2 == 0 {
-            ["k/1", "k/2"]
-        } else {
-            ["k/2", "k/1"]
-        };
+        let mut names = ["k/1", "k/2"];
+        names.rotate_left(n % 2);
         let (lock, inside) = (client.multi(names)?, inside.clone());
         tasks.spawn(async move {
             for _ in 0..10 {

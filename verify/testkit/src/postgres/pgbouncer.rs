@@ -133,13 +133,6 @@ fn program() -> PathBuf {
     let named = env::var_os("LEASEHOLD_PGBOUNCER").map(PathBuf::from);
     // Debian's place for it is not in the PATH of every user.
     let debian = Path::new("/usr/sbin/pgbouncer");
-    let installed = || {
-        if debian.exists() {
-            debian
-        } else {
-            Path::new("pgbouncer")
-        }
-        .to_owned()
-    };
-    named.unwrap_or_else(installed)
+    let found = named.or_else(|| debian.exists().then(|| debian.to_owned()));
+    found.unwrap_or_else(|| "pgbouncer".into())
 }

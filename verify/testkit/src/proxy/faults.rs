@@ -333,11 +333,8 @@ impl Conversation {
             self.heard[End::Server as usize].give_up();
         }
         let subscription = resp::is_subscription(name);
-        let frames = if subscription {
-            (command.arguments.len() - 1).max(1)
-        } else {
-            1
-        };
+        let channels = command.arguments.len() - 1;
+        let frames = if subscription { channels.max(1) } else { 1 };
         self.subscriber |= subscription;
         self.asked += 1;
         self.unanswered.push_back(Unanswered {

@@ -20,11 +20,8 @@ impl Plan {
         let drawn = random.u8(0..4) == 0;
         let beyond = choice.beyond.unwrap_or(drawn);
         let ours = algorithm == Algorithm::Leasehold;
-        let ttl = if deployment.takes_time() {
-            2000..4000
-        } else {
-            500..1500
-        };
+        let takes_time = deployment.takes_time();
+        let ttl = if takes_time { 2000..4000 } else { 500..1500 };
         let ttl = Duration::from_millis(random.u64(ttl));
         let clients = clients(deployment, ours, &mut random);
         let lasts = Duration::from_millis(random.u64(8_000..11_000));

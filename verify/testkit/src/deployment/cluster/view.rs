@@ -108,11 +108,8 @@ impl View {
     /// Whether it serves.
     pub(super) fn ok(&self) -> Result<(), String> {
         let has = |line: &str| self.info.lines().any(|it| it.trim() == line);
-        if has("cluster_state:ok") && has("cluster_slots_ok:16384") {
-            Ok(())
-        } else {
-            Err(self.info.clone())
-        }
+        let serves = has("cluster_state:ok") && has("cluster_slots_ok:16384");
+        serves.then_some(()).ok_or_else(|| self.info.clone())
     }
 
     /// Whether it is in touch with all of these, and with nobody else.

@@ -64,6 +64,29 @@ pub(super) struct Events {
     pub(super) resizes: bool,
 }
 
+impl Events {
+    /// Those of these names; `none` if there are none.
+    pub(super) fn read(names: &str) -> Self {
+        let mut events = Self::default();
+        for name in names.split(", ").filter(|name| *name != "none") {
+            let happens = match name {
+                "breaks" => &mut events.breaks,
+                "silence" => &mut events.silence,
+                "passes" => &mut events.passes,
+                "unfair" => &mut events.unfair,
+                "losses" => &mut events.losses,
+                "steps back" => &mut events.steps_back,
+                "strangers" => &mut events.strangers,
+                "downgrades" => &mut events.downgrades,
+                "resizes" => &mut events.resizes,
+                _ => unreachable!("{name:?} is no event"),
+            };
+            *happens = true;
+        }
+        events
+    }
+}
+
 /// One thing that happens. The number says to which part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {

@@ -19,8 +19,17 @@ pub(in crate::model) struct Part {
 }
 
 impl Part {
-    fn new(mode: Mode) -> Self {
-        Self {
+    /// Reads how a claim wants the key: as `writer`, as `reader`, or so many of three permits, as in
+    /// `takes 2`; and what else is said of it.
+    pub(in crate::model) fn read(text: &str) -> Self {
+        let mut words = text.split(' ');
+        let mode = match words.next() {
+            Some("writer") => Mode::EXCLUSIVE,
+            Some("reader") => Mode::SHARED,
+            Some("takes") => Mode::permits(3, number(&mut words)),
+            _ => unreachable!("{text:?} wants no key"),
+        };
+        let mut part = Self {
             mode,
             lease: 2 * TICK,
             waiter: 2 * TICK,
@@ -29,49 +38,27 @@ impl Part {
             secret: None,
             min_hold: Duration::ZERO,
             runs: None,
+        };
+        while let Some(word) = words.next() {
+            match word {
+                // Leaves rather than wait.
+                "tries" => part.wait = false,
+                // May be granted past those who wait.
+                "ahead" => part.ahead = true,
+                // Keeps the key for so many ticks at least.
+                "keeps" => part.min_hold = TICK * number(&mut words),
+                // A re-entrant claim of that owner.
+                "of" => part.secret = Some(OwnerSecret::from_random(number(&mut words).into())),
+                // One of the claims of a client, the first of which is the part of this number.
+                "runs" => part.runs = Some(number(&mut words) as usize),
+                _ => unreachable!("{word:?} says nothing of a claim"),
+            }
         }
+        part
     }
+}
 
-    pub(in crate::model) fn writer() -> Self {
-        Self::new(Mode::EXCLUSIVE)
-    }
-
-    pub(in crate::model) fn reader() -> Self {
-        Self::new(Mode::SHARED)
-    }
-
-    /// So many of three permits.
-    pub(in crate::model) fn permits(take: u32) -> Self {
-        Self::new(Mode::permits(3, take))
-    }
-
-    /// A re-entrant claim of that owner.
-    pub(in crate::model) fn of(mut self, owner: u128) -> Self {
-        self.secret = Some(OwnerSecret::from_random(owner));
-        self
-    }
-
-    /// One of the claims of a client, the first of which is the part of this number.
-    pub(in crate::model) fn runs(mut self, client: usize) -> Self {
-        self.runs = Some(client);
-        self
-    }
-
-    /// Leaves rather than wait.
-    pub(in crate::model) fn tries(mut self) -> Self {
-        self.wait = false;
-        self
-    }
-
-    /// May be granted past those who wait.
-    pub(in crate::model) fn ahead(mut self) -> Self {
-        self.ahead = true;
-        self
-    }
-
-    /// Keeps the key for so many ticks at least.
-    pub(in crate::model) fn keeps(mut self, ticks: u32) -> Self {
-        self.min_hold = TICK * ticks;
-        self
-    }
+fn number<'a>(words: &mut impl Iterator<Item = &'a str>) -> u32 {
+    let number = words.next().and_then(|word| word.parse().ok());
+    number.unwrap_or_else(|| unreachable!("a number is missing"))
 }

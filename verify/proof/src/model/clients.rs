@@ -23,7 +23,8 @@ use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
 use super::clock::{START, TICK, shown_at};
-use super::promise::{Broken, Judged, Promise};
+use super::promise::Promise::{self, Exclusion, OwnToken, Served, Tokens, Truth};
+use super::promise::{Broken, Judged};
 use super::queue::inbox;
 use super::seen::Seen;
 
@@ -55,16 +56,10 @@ pub(super) struct ClientsModel {
 }
 
 /// All that is promised while the assumptions hold.
-pub(super) const ALL: &[Promise] = &[
-    Promise::Exclusion,
-    Promise::Tokens,
-    Promise::OwnToken,
-    Promise::Truth,
-    Promise::Served,
-];
+pub(super) const ALL: &[Promise] = &[Exclusion, Tokens, OwnToken, Truth, Served];
 
 /// What is promised even when they do not.
-pub(super) const TOKENS: &[Promise] = &[Promise::Tokens, Promise::OwnToken];
+pub(super) const TOKENS: &[Promise] = &[Tokens, OwnToken];
 
 /// One client: what it wants, and how its clock runs.
 #[derive(Debug, Clone, Copy)]

@@ -373,17 +373,11 @@ impl Subject for QueueModel {
     }
 
     fn promises(&self) -> &'static [Promise] {
+        use Promise::{
+            Capacity, Ended, Idle, Lifetime, Order, Served, Standing, Tokens, Told, Truth,
+        };
         &[
-            Promise::Capacity,
-            Promise::Tokens,
-            Promise::Order,
-            Promise::Idle,
-            Promise::Standing,
-            Promise::Lifetime,
-            Promise::Ended,
-            Promise::Told,
-            Promise::Truth,
-            Promise::Served,
+            Capacity, Tokens, Order, Idle, Standing, Lifetime, Ended, Told, Truth, Served,
         ]
     }
 

@@ -18,7 +18,8 @@ use leasehold_core::{ClaimId, Moment, Reply, StoreTime, Token, Validity};
 use self::server::{Message, Server};
 use super::checker::Subject;
 use super::clock::{START, TICK, shown_at};
-use super::promise::{Broken, Judged, Promise};
+use super::promise::Promise::{self, Ended, Exclusion, Kept, Orphan, Tokens};
+use super::promise::{Broken, Judged};
 use super::seen::Seen;
 
 /// A model of clients and independent servers.
@@ -66,16 +67,10 @@ pub(super) struct Budget {
 }
 
 /// What is promised with clocks.
-pub(super) const TIMED: &[Promise] = &[
-    Promise::Exclusion,
-    Promise::Tokens,
-    Promise::Kept,
-    Promise::Ended,
-    Promise::Orphan,
-];
+pub(super) const TIMED: &[Promise] = &[Exclusion, Tokens, Kept, Ended, Orphan];
 
 /// What is promised whatever the clocks say.
-pub(super) const UNTIMED: &[Promise] = &[Promise::Tokens, Promise::Ended, Promise::Orphan];
+pub(super) const UNTIMED: &[Promise] = &[Tokens, Ended, Orphan];
 
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

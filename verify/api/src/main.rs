@@ -36,10 +36,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let (update, harmless) = (first == Some("--update"), first == Some("--harmless"));
     arguments.drain(..usize::from(update || harmless));
     let [list, json] = &*arguments else {
-        return Err(
-            "usage: leasehold-api [--update] LIST JSON, --harmless JSON JSON, or --bare JSON"
-                .into(),
-        );
+        let forms = "[--update] LIST JSON, --harmless JSON JSON, or --bare JSON";
+        return Err(format!("usage: leasehold-api {forms}").into());
     };
     if harmless {
         let passes = is_harmless(&whole(list)?, &whole(json)?);
@@ -95,13 +93,7 @@ fn bare(mut api: Value) -> Value {
 }
 
 fn is_harmless(before: &BTreeSet<String>, now: &BTreeSet<String>) -> bool {
-    const APART: [&str; 5] = [
-        "pub fn ",
-        "pub async fn ",
-        "pub struct ",
-        "pub mod ",
-        "impl",
-    ];
+    const APART: &str = "pub fn |pub async fn |pub struct |pub mod |impl";
     let is_name = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
     let traits: Vec<_> = (before.iter())
         .filter_map(|item| item.split_once("pub trait "))
@@ -109,7 +101,7 @@ fn is_harmless(before: &BTreeSet<String>, now: &BTreeSet<String>) -> bool {
         .map(|name| format!("{}::", name.unwrap_or_default().trim_end_matches(':')))
         .collect();
     let stands_apart = |item: &String| {
-        let mut named = APART.iter().filter_map(|kind| item.strip_prefix(kind));
+        let mut named = APART.split('|').filter_map(|kind| item.strip_prefix(kind));
         named.any(|name| !traits.iter().any(|of| name.starts_with(of)))
     };
     before.is_subset(now) && now.difference(before).all(stands_apart)

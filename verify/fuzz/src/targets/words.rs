@@ -13,16 +13,10 @@ pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    check(text, Key::new(text), |key: &Key| key.as_str().to_owned());
-    check(text, ClaimId::new(text), |id: &ClaimId| {
-        id.expose().to_owned()
-    });
-    check(text, Inbox::new(text), |inbox: &Inbox| {
-        inbox.as_str().to_owned()
-    });
-    check(text, Note::new(text), |note: &Note| {
-        note.as_str().to_owned()
-    });
+    check(text, Key::new(text), |key| key.as_str().to_owned());
+    check(text, ClaimId::new(text), |id| id.expose().to_owned());
+    check(text, Inbox::new(text), |inbox| inbox.as_str().to_owned());
+    check(text, Note::new(text), |note| note.as_str().to_owned());
     if let Ok(secret) = OwnerSecret::parse(text) {
         assert_eq!(secret.expose(), text.to_ascii_lowercase());
         assert!(!format!("{secret:?}").contains(text));

@@ -161,10 +161,8 @@ pub fn build() -> io::Result<PathBuf> {
         .env("RUSTC_WORKSPACE_WRAPPER", root.join("scripts/with-mutants"))
         .env("LEASEHOLD_BROKEN_CORE", &core)
         .args(["build", "--quiet", "--locked", "--no-default-features"])
-        .args([
-            "--config",
-            "profile.dev.package.leasehold-proof.opt-level=3",
-        ])
+        .arg("--config")
+        .arg("profile.dev.package.leasehold-proof.opt-level=3")
         .args(["--package", "leasehold-proof", "--bin", "leasehold-proof"]);
     let Output { status, stderr, .. } = cargo.stdin(Stdio::null()).output()?;
     match status.success() {

@@ -113,29 +113,22 @@ fn tell_how_again(options: &Options, seed: u64, out: &mut impl Write) -> io::Res
 }
 
 fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
-    let store = value_name(&outcome.deployment);
+    let (seed, store) = (outcome.seed, value_name(&outcome.deployment));
     if let Some(violation) = &outcome.violated {
         for line in violation.trace.iter().filter(|_| !options.trace) {
             writeln!(out, "{line}")?;
         }
-        writeln!(
-            out,
-            "seed {}: {}: {}",
-            outcome.seed, violation.invariant, violation.what
-        )?;
-        tell_how_again(options, outcome.seed, out)?;
+        let (invariant, what) = (&violation.invariant, &violation.what);
+        writeln!(out, "seed {seed}: {invariant}: {what}")?;
+        tell_how_again(options, seed, out)?;
     }
+    let (clients, attempts, grants) = (outcome.clients, outcome.attempts, outcome.grants);
+    let (faults, bytes, digest) = (outcome.faults, outcome.bytes, outcome.digest);
+    let simulated = outcome.simulated.as_millis();
     writeln!(
         out,
-        "seed {} store {store} clients {} attempts {} grants {} faults {} bytes {} simulated_ms {} digest {:016x}",
-        outcome.seed,
-        outcome.clients,
-        outcome.attempts,
-        outcome.grants,
-        outcome.faults,
-        outcome.bytes,
-        outcome.simulated.as_millis(),
-        outcome.digest,
+        "seed {seed} store {store} clients {clients} attempts {attempts} grants {grants} \
+         faults {faults} bytes {bytes} simulated_ms {simulated} digest {digest:016x}"
     )
 }
 
@@ -240,20 +233,15 @@ fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()>
 
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
 fn summary(tally: &Tally, took: Duration, out: &mut impl Write) -> io::Result<()> {
-    let a_second = |count: f64| count / took.as_secs_f64().max(0.001);
+    let (runs, failed, faults) = (tally.runs, tally.failed, tally.faults);
+    let (attempts, leases) = (tally.attempts, tally.grants);
+    let (took, simulated) = (took.as_secs_f64(), tally.simulated.as_secs_f64());
+    let counts = [attempts as f64, leases as f64, faults as f64, simulated];
+    let [asked, granted, disturbed, passed] = counts.map(|count| count / took.max(0.001));
     writeln!(
         out,
-        "{} seeds in {:.1} s, {} of them failed: {} attempts ({:.0}/s), {} leases ({:.0}/s), {} faults ({:.1}/s), {:.0} s simulated ({:.0} s/s)",
-        tally.runs,
-        took.as_secs_f64(),
-        tally.failed,
-        tally.attempts,
-        a_second(tally.attempts as f64),
-        tally.grants,
-        a_second(tally.grants as f64),
-        tally.faults,
-        a_second(tally.faults as f64),
-        tally.simulated.as_secs_f64(),
-        a_second(tally.simulated.as_secs_f64()),
+        "{runs} seeds in {took:.1} s, {failed} of them failed: {attempts} attempts ({asked:.0}/s), \
+         {leases} leases ({granted:.0}/s), {faults} faults ({disturbed:.1}/s), \
+         {simulated:.0} s simulated ({passed:.0} s/s)"
     )
 }

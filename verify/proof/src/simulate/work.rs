@@ -43,11 +43,8 @@ const KEYS: [Wanted; 4] = [
     exclusive("mutex b", 1),
     exclusive("readers and writers", WHOLE),
     Wanted {
-        key: "permits",
-        weight: PERMITS,
-        capacity: PERMITS,
         fences: false,
-        fair: true,
+        ..exclusive("permits", PERMITS)
     },
 ];
 

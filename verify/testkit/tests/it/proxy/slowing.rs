@@ -55,16 +55,14 @@ async fn what_is_held_for_the_server_arrives_late_and_in_order() {
 async fn what_is_held_for_the_client_has_been_done() {
     let (server, proxy, mut client) = connected().await;
     client.send("SUBSCRIBE news").await;
-    client
-        .hears("*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
-        .await;
+    let confirmed = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
+    client.hears(confirmed).await;
     proxy.hold(ToClient);
     assert_eq!(server.query::<u64>(&["PUBLISH", "news", "hello"]), 1);
     client.hears_nothing().await;
     proxy.resume(ToClient);
-    client
-        .hears("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n")
-        .await;
+    let message = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n";
+    client.hears(message).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
+use super::Fact::{Ended, Granted, Lost, Queued, Released, Renewed, Requested, Unanswered};
 use super::*;
-use super::{
-    asked, at, granted, heard, held, released, send, standing, terms, waiting, withdrawing,
-};
 use crate::{Capacity, Reply, StoreTime};
 
 fn look(facts: &mut Facts, life: &ClaimMachine, millis: u64) -> Vec<Fact> {
@@ -18,23 +16,17 @@ fn millis(millis: u64) -> Duration {
 fn a_life_is_told_from_its_request_to_its_release() {
     let mut facts = Facts::default();
     let mut life = waiting();
-    let queued = Fact::Queued { position: 1 };
-    assert_eq!(look(&mut facts, &life, 1), [Fact::Requested, queued]);
+    let queued = Queued { position: 1 };
+    assert_eq!(look(&mut facts, &life, 1), [Requested, queued]);
     assert_eq!(look(&mut facts, &life, 2), []);
     life.handle_push(at(40), &granted(7, 9, 0));
     let (token, waited) = (Token(9), millis(39));
-    assert_eq!(
-        look(&mut facts, &life, 40),
-        [Fact::Granted { token, waited }]
-    );
+    assert_eq!(look(&mut facts, &life, 40), [Granted { token, waited }]);
     assert_eq!(look(&mut facts, &life, 41), []);
     life.release(at(90));
-    assert_eq!(
-        look(&mut facts, &life, 90),
-        [Fact::Released { held: millis(50) }]
-    );
-    let release = released(&mut life, 91);
-    let answer = Reply::Released { held: true };
+    let held = millis(50);
+    assert_eq!(look(&mut facts, &life, 90), [Released { held }]);
+    let (release, answer) = (released(&mut life, 91), Reply::Released { held: true });
     life.handle_answer(at(92), &release, Ok(heard(answer)));
     assert_eq!(look(&mut facts, &life, 92), []);
 }
@@ -46,7 +38,7 @@ fn an_end_is_told_once_it_is_known() {
         let mut facts = Facts::default();
         let (mut life, release) = withdrawing();
         let told = look(&mut facts, &life, 1_000);
-        assert!(!told.iter().any(|fact| matches!(fact, Fact::Ended { .. })));
+        assert!(!told.iter().any(|fact| matches!(fact, Ended { .. })));
         if confirmed {
             let answer = Reply::Released { held: false };
             life.handle_answer(at(1_200), &release, Ok(heard(answer)));
@@ -54,10 +46,7 @@ fn an_end_is_told_once_it_is_known() {
             life.give_up(at(1_200));
         }
         let (end, waited) = (Some(end), millis(200));
-        assert_eq!(
-            look(&mut facts, &life, 1_200),
-            [Fact::Ended { end, waited }]
-        );
+        assert_eq!(look(&mut facts, &life, 1_200), [Ended { end, waited }]);
     }
 }
 
@@ -67,10 +56,9 @@ fn renewals_are_told_and_so_is_the_lack_of_an_answer() {
     let mut life = held(terms());
     assert_eq!(look(&mut facts, &life, 1).len(), 2);
     life.change(Change::Renew(None), at(2_000));
-    let renew = send(&mut life, 2_000);
-    life.handle_answer(at(2_001), &renew, Ok(heard(standing(Some(7)))));
+    exchange(&mut life, 2_000, 2_001, standing(Some(7)));
     let told = look(&mut facts, &life, 2_001);
-    assert!(matches!(told[..], [Fact::Renewed { remaining }] if remaining > millis(29_000)));
+    assert!(matches!(told[..], [Renewed { remaining }] if remaining > millis(29_000)));
 
     let due = life.poll_timeout().unwrap();
     life.handle_timeout(due);
@@ -78,7 +66,7 @@ fn renewals_are_told_and_so_is_the_lack_of_an_answer() {
     life.handle_answer(due + millis(100), &renew, Err(Failure::Unanswered));
     let mut told = Vec::new();
     facts.look(&life, due + millis(100), |fact| told.push(fact));
-    assert!(matches!(told[..], [Fact::Unanswered { .. }]), "{told:?}");
+    assert!(matches!(told[..], [Unanswered { .. }]), "{told:?}");
 }
 
 #[test]
@@ -87,10 +75,9 @@ fn a_loss_is_told_once() {
     let mut life = held(terms());
     look(&mut facts, &life, 1);
     life.change(Change::Renew(None), at(500));
-    let renew = send(&mut life, 500);
-    life.handle_answer(at(501), &renew, Ok(heard(Reply::Gone)));
+    exchange(&mut life, 500, 501, Reply::Gone);
     let (loss, held) = (Loss::Gone, millis(500));
-    assert_eq!(look(&mut facts, &life, 501), [Fact::Lost { loss, held }]);
+    assert_eq!(look(&mut facts, &life, 501), [Lost { loss, held }]);
     life.leave(at(600));
     assert_eq!(look(&mut facts, &life, 600), []);
 }
@@ -99,7 +86,7 @@ fn a_loss_is_told_once() {
 fn what_was_not_granted_ends_with_its_reason() {
     let mut facts = Facts::default();
     let (mut life, ask) = asked(terms());
-    assert_eq!(look(&mut facts, &life, 0), [Fact::Requested]);
+    assert_eq!(look(&mut facts, &life, 0), [Requested]);
     let busy = Reply::Busy {
         blocked_until: StoreTime(2_000_005),
     };
@@ -107,7 +94,7 @@ fn what_was_not_granted_ends_with_its_reason() {
     let told = look(&mut facts, &life, 3);
     let waited = millis(3);
     assert!(
-        matches!(told[..], [Fact::Ended { end: Some(End::Busy(_)), waited: time }] if time == waited),
+        matches!(told[..], [Ended { end: Some(End::Busy(_)), waited: time }] if time == waited),
         "{told:?}"
     );
 
@@ -115,7 +102,7 @@ fn what_was_not_granted_ends_with_its_reason() {
     look(&mut facts, &life, 1);
     life.leave(at(7));
     let (end, waited) = (None, millis(6));
-    assert_eq!(look(&mut facts, &life, 7), [Fact::Ended { end, waited }]);
+    assert_eq!(look(&mut facts, &life, 7), [Ended { end, waited }]);
 }
 
 /// Bindings know them by their numbers.

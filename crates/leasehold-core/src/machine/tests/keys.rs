@@ -24,13 +24,27 @@ fn asking() -> (Keys, [Transmit; 2]) {
     (keys, sent)
 }
 
+/// The same, and answered at 1: the first holds, the other follows it.
+fn run() -> Keys {
+    let (mut keys, [one, two]) = asking();
+    keys.handle_answer(at(1), ONE, &one, Ok(said(7, Some(70), None)));
+    keys.handle_answer(at(1), TWO, &two, Ok(said(8, Some(71), Some(7))));
+    keys
+}
+
+/// What is sent next, for the first of them, is answered.
+fn answered(keys: &mut Keys, sent: u64, answered: u64, reply: Reply) {
+    let (_, transmit) = keys.poll_transmit(at(sent), || None).unwrap();
+    keys.handle_answer(at(answered), ONE, &transmit, Ok(heard(reply)));
+}
+
 /// What the store says of a claim of this arrival number.
 fn said(arrival: u64, token: Option<u64>, behind: Option<u64>) -> Response {
     heard(Reply::Standing(place(arrival, token, behind)))
 }
 
 fn phase(keys: &Keys, number: ClaimNumber) -> Phase {
-    keys.get(number).map_or(Phase::Over, ClaimMachine::phase)
+    keys.get(number).map_or(Over, ClaimMachine::phase)
 }
 
 fn due(keys: &Keys, number: ClaimNumber) -> Option<Moment> {
@@ -45,40 +59,29 @@ fn a_push_before_its_claim_is_kept_however_many_came_before() {
         keys.handle_push(at(1), &granted(arrival, 9, 1));
     }
     keys.handle_answer(at(2), ONE, &one, Ok(said(7, None, None)));
-    assert_eq!(phase(&keys, ONE), Phase::Held);
+    assert_eq!(phase(&keys, ONE), Held);
     keys.handle_answer(at(2), TWO, &two, Ok(said(8, None, None)));
-    assert_eq!(
-        phase(&keys, TWO),
-        Phase::Waiting,
-        "that push was the other's"
-    );
+    assert_eq!(phase(&keys, TWO), Waiting, "that push was the other's");
     keys.handle_push(at(3), &granted_to(id(2), 8, 9, None, 2));
-    assert_eq!(phase(&keys, TWO), Phase::Held);
+    assert_eq!(phase(&keys, TWO), Held);
     assert_eq!(keys.remembered, None, "nobody has to know anything more");
 }
 
 #[test]
 fn a_release_hands_on_within_the_client() {
-    let (mut keys, [one, two]) = asking();
-    keys.handle_answer(at(1), ONE, &one, Ok(said(7, Some(70), None)));
-    keys.handle_answer(at(1), TWO, &two, Ok(said(8, Some(71), Some(7))));
-    assert_eq!(phase(&keys, TWO), Phase::Waiting);
+    let mut keys = run();
+    assert_eq!(phase(&keys, TWO), Waiting);
     keys.update(at(5), ONE, |claim| claim.release(at(5)));
     let it = keys.get(TWO).unwrap();
-    assert_eq!((it.phase(), it.token()), (Phase::Held, Some(Token(71))));
-    let (number, release) = keys.poll_transmit(at(5), || None).unwrap();
-    assert_eq!(
-        (number, &*release.command),
-        (
-            ONE,
-            &Command::Release(crate::Release {
-                id: id(1),
-                hand_off: true,
-                settled: true,
-                unused: true,
-            })
-        )
-    );
+    assert_eq!((it.phase(), it.token()), (Held, Some(Token(71))));
+    let (number, sent) = keys.poll_transmit(at(5), || None).unwrap();
+    let release = crate::Release {
+        id: id(1),
+        hand_off: true,
+        settled: true,
+        unused: true,
+    };
+    assert_eq!((number, release_in(&sent)), (ONE, &release));
 }
 
 /// The answer that says that a claim is behind another comes when that one was passed on, and even
@@ -91,14 +94,12 @@ fn who_hears_late_of_its_place_in_a_run_holds() {
         keys.update(at(2), ONE, |claim| claim.release(at(2)));
         keys.detach(at(2), ONE);
         if left {
-            let (_, release) = keys.poll_transmit(at(2), || None).unwrap();
-            let released = heard(Reply::Released { held: true });
-            keys.handle_answer(at(3), ONE, &release, Ok(released));
+            answered(&mut keys, 2, 3, Reply::Released { held: true });
             while keys.poll_changed(|_, (), _, _| ()) {}
             assert!(keys.get(ONE).is_none(), "nobody owns it");
         }
         keys.handle_answer(at(4), TWO, &two, Ok(said(8, Some(71), Some(7))));
-        assert_eq!(phase(&keys, TWO), Phase::Held, "left: {left}");
+        assert_eq!(phase(&keys, TWO), Held, "left: {left}");
     }
 }
 
@@ -107,16 +108,10 @@ fn a_lost_connection_forgets_what_was_passed_on() {
     let (mut keys, [one, two]) = asking();
     keys.handle_answer(at(1), ONE, &one, Ok(said(7, Some(70), None)));
     keys.update(at(2), ONE, |claim| claim.release(at(2)));
-    let (_, release) = keys.poll_transmit(at(2), || None).unwrap();
-    let released = heard(Reply::Released { held: true });
-    keys.handle_answer(at(3), ONE, &release, Ok(released));
+    answered(&mut keys, 2, 3, Reply::Released { held: true });
     keys.handle_lost_connection(at(4));
     keys.handle_answer(at(5), TWO, &two, Ok(said(8, Some(71), Some(7))));
-    assert_eq!(
-        phase(&keys, TWO),
-        Phase::Waiting,
-        "another server may answer"
-    );
+    assert_eq!(phase(&keys, TWO), Waiting, "another server may answer");
 }
 
 /// However the claim ahead ends without passing its hold on, the one behind asks the store.
@@ -128,14 +123,11 @@ fn who_follows_asks_when_the_one_ahead_is_lost_or_gone() {
         claim.leave(at(2));
     };
     for end in [&lost as &dyn Fn(&mut ClaimMachine), &told] {
-        let (mut keys, [one, two]) = asking();
-        keys.handle_answer(at(1), ONE, &one, Ok(said(7, Some(70), None)));
-        keys.handle_answer(at(1), TWO, &two, Ok(said(8, Some(71), Some(7))));
+        let mut keys = run();
         assert!(due(&keys, TWO) > Some(at(2)));
         keys.update(at(2), ONE, |claim| end(claim));
-        if phase(&keys, ONE) == Phase::Leaving {
-            let (_, release) = keys.poll_transmit(at(2), || None).unwrap();
-            keys.handle_answer(at(2), ONE, &release, Ok(heard(Reply::Absent)));
+        if phase(&keys, ONE) == Leaving {
+            answered(&mut keys, 2, 2, Reply::Absent);
         }
         assert_eq!(due(&keys, TWO), Some(at(2)));
     }
@@ -151,10 +143,8 @@ fn who_follows_an_unknown_claim_waits_for_the_answers_of_the_others() {
         assert!(soon > at(1) && soon < at(100), "it may be known at once");
         let (_, ask) = keys.poll_transmit(soon, || None).unwrap();
         keys.handle_answer(soon, TWO, &ask, Ok(said(8, Some(71), Some(7))));
-        assert!(
-            due(&keys, TWO) < Some(at(2_000)),
-            "it asks from time to time"
-        );
+        let asks_again = due(&keys, TWO) < Some(at(2_000));
+        assert!(asks_again, "from time to time");
         keys.handle_answer(soon, ONE, &one, Ok(said(arrival, Some(70), None)));
         (keys, soon)
     };
@@ -162,7 +152,7 @@ fn who_follows_an_unknown_claim_waits_for_the_answers_of_the_others() {
     assert_eq!(due(&keys, TWO), Some(soon), "it is none of ours");
     let (mut keys, soon) = unknown(7);
     keys.update(soon, ONE, |claim| claim.release(soon));
-    assert_eq!(phase(&keys, TWO), Phase::Held);
+    assert_eq!(phase(&keys, TWO), Held);
 }
 
 /// A third that is not answered yet is no reason to go on asking.
@@ -189,11 +179,8 @@ fn what_a_task_drives_is_not_sent_twice() {
     let ask = keys.update(at(0), ONE, |claim| claim.poll_transmit(at(0), || None));
     let ask = ask.flatten().unwrap();
     keys.handle_answer(at(1), ONE, &ask, Ok(said(7, Some(70), None)));
-    assert_eq!(
-        keys.poll_timeout(),
-        due(&keys, ONE),
-        "a lease is renewed by others"
-    );
+    let renewal = due(&keys, ONE);
+    assert_eq!(keys.poll_timeout(), renewal, "others send it");
     keys.set_driven(at(2), ONE, false);
     keys.update(at(2), ONE, |claim| claim.leave(at(2)));
     assert_eq!(keys.poll_timeout(), Some(at(2)));

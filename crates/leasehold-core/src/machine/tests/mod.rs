@@ -4,9 +4,10 @@ mod renewal;
 mod runs;
 mod waiter;
 
-use std::task::Poll;
+use std::task::Poll::{Pending, Ready};
 use std::time::Duration;
 
+use super::Phase::{Asking, Held, Leaving, Over, Waiting};
 use super::*;
 use crate::{Command, Event, Inbox, Key, Mode, Note, Reply, Standing, StoreTime, Token};
 
@@ -55,7 +56,7 @@ pub(super) fn asked(terms: Terms) -> (ClaimMachine, Transmit) {
 fn asked_within(terms: Terms, deadlines: Deadlines) -> (ClaimMachine, Transmit) {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, terms.ttl);
     let mut life = ClaimMachine::claim(claim, terms, deadlines, at(0));
-    assert_eq!(life.phase(), Phase::Asking);
+    assert_eq!(life.phase(), Asking);
     let ask = send(&mut life, 0);
     (life, ask)
 }
@@ -70,6 +71,20 @@ pub(super) fn send(life: &mut ClaimMachine, millis: u64) -> Transmit {
 fn answered_at(life: &mut ClaimMachine, now: Moment, answer: Result<Response, Failure>) {
     let sent = life.poll_transmit(now, || None);
     life.handle_answer(now, &sent.expect("it asks"), answer);
+}
+
+/// What it sends at one time is answered at the other.
+#[track_caller]
+fn exchange(life: &mut ClaimMachine, sent: u64, answered: u64, reply: Reply) {
+    let transmit = send(life, sent);
+    life.handle_answer(at(answered), &transmit, Ok(heard(reply)));
+}
+
+/// Asked for at 0, and answered at 1.
+fn answered(terms: Terms, answer: Result<Response, Failure>) -> ClaimMachine {
+    let (mut life, ask) = asked(terms);
+    life.handle_answer(at(1), &ask, answer);
+    life
 }
 
 pub(super) fn heard(reply: Reply) -> Response {
@@ -106,16 +121,14 @@ pub(super) fn behind(token: u64, ahead: u64) -> Reply {
 }
 
 pub(super) fn waiting() -> ClaimMachine {
-    let (mut life, ask) = asked(terms());
-    life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
-    assert_eq!((life.phase(), life.position()), (Phase::Waiting, Some(1)));
+    let life = answered(terms(), Ok(heard(standing(None))));
+    assert_eq!((life.phase(), life.position()), (Waiting, Some(1)));
     life
 }
 
 pub(super) fn held(terms: Terms) -> ClaimMachine {
-    let (mut life, ask) = asked(terms);
-    life.handle_answer(at(1), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!((life.phase(), life.token()), (Phase::Held, Some(Token(7))));
+    let life = answered(terms, Ok(heard(standing(Some(7)))));
+    assert_eq!((life.phase(), life.token()), (Held, Some(Token(7))));
     life
 }
 
@@ -150,7 +163,7 @@ fn revocation() -> Push {
 
 pub(super) fn released(life: &mut ClaimMachine, millis: u64) -> Transmit {
     let release = send(life, millis);
-    assert!(matches!(*release.command, Command::Release(_)));
+    release_in(&release);
     release
 }
 
@@ -161,7 +174,7 @@ fn a_token_beyond_the_clock_is_asked_about() {
     for (token, believed) in [(9, true), (u64::MAX, false), (9_007_199_254_740_991, false)] {
         let mut life = waiting();
         life.handle_push(at(2), &granted(7, token, 0));
-        assert_eq!(life.phase() == Phase::Held, believed, "{token}");
+        assert_eq!(life.phase() == Held, believed, "{token}");
         if !believed {
             assert_eq!(life.poll_timeout(), Some(at(2)), "it asks at once");
         }
@@ -172,14 +185,13 @@ fn a_token_beyond_the_clock_is_asked_about() {
 /// question, however genuine it was.
 #[test]
 fn an_older_grant_is_asked_about() {
-    let (mut life, ask) = asked(terms());
     let later = Response {
         at: STORE + Duration::from_millis(1),
         ..heard(standing(None))
     };
-    life.handle_answer(at(1), &ask, Ok(later));
+    let mut life = answered(terms(), Ok(later));
     life.handle_push(at(1), &granted(7, 1, 0));
-    assert_eq!(life.phase(), Phase::Waiting);
+    assert_eq!(life.phase(), Waiting);
     assert_eq!(life.poll_timeout(), Some(at(1)));
 }
 
@@ -204,12 +216,9 @@ fn what_leaves_is_released_until_confirmed_or_lapsed() {
     assert!(due > at(20) && due < until, "it tries again");
     let mut confirmed = life.clone();
     answered_at(&mut confirmed, due, Ok(heard(Reply::Absent)));
-    assert_eq!(
-        (confirmed.phase(), confirmed.has_left()),
-        (Phase::Over, false)
-    );
+    assert_eq!((confirmed.phase(), confirmed.has_left()), (Over, false));
     life.handle_timeout(until);
-    assert_eq!(life.phase(), Phase::Over, "the claim has lapsed by then");
+    assert_eq!(life.phase(), Over, "the claim has lapsed by then");
 }
 
 /// A lease that was prolonged beyond its TTL, here or by whoever had it before, lives at the store
@@ -230,10 +239,10 @@ fn what_lives_longer_than_its_ttl_is_released_for_as_long() {
         let lost = released(&mut life, 30);
         life.handle_answer(at(40), &lost, Err(Failure::Unanswered));
         life.handle_timeout(at(30) + 99 * TTL);
-        assert_eq!((life.phase(), life.released()), (Phase::Leaving, None));
+        assert_eq!((life.phase(), life.released()), (Leaving, None));
         life.handle_timeout(at(20) + limit + 100 * TTL);
         // It was valid when it was given back, and nobody has said that it was gone before.
-        assert_eq!((life.phase(), life.released()), (Phase::Over, None));
+        assert_eq!((life.phase(), life.released()), (Over, None));
     }
 }
 
@@ -255,7 +264,7 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
             now = life.poll_timeout().unwrap_or(now);
         }
         assert_eq!(life.released(), Some(expected), "{replies:?}");
-        assert_eq!(life.phase(), Phase::Over);
+        assert_eq!(life.phase(), Over);
     }
     // What was not taken has released nothing.
     for failure in [Failure::NotNow, Failure::Refused] {
@@ -278,7 +287,7 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
     revoked.handle_push(at(5), &revocation());
     revoked.release(at(10));
     assert_eq!(revoked.released(), Some(false), "nobody has to be asked");
-    assert_eq!(revoked.phase(), Phase::Over);
+    assert_eq!(revoked.phase(), Over);
 }
 
 #[test]
@@ -290,29 +299,21 @@ fn what_may_have_been_made_is_released() {
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
     let mut never = ClaimMachine::claim(claim, terms(), DEADLINES, at(0));
     never.leave(at(0));
-    assert_eq!(never.phase(), Phase::Over);
-    let (mut life, ask) = asked(terms());
-    life.handle_answer(at(1), &ask, Ok(heard(busy)));
+    assert_eq!(never.phase(), Over);
+    let life = answered(terms(), Ok(heard(busy)));
     assert_eq!(life.end(), Some(End::Busy(Duration::ZERO)));
-    assert_eq!(life.phase(), Phase::Over);
+    assert_eq!(life.phase(), Over);
     // One whose first request may still come to something.
-    let (mut life, ask) = asked(terms());
-    life.handle_answer(at(1), &ask, Err(Failure::Unanswered));
+    let mut life = answered(terms(), Err(Failure::Unanswered));
     let due = life.poll_timeout().unwrap();
     answered_at(&mut life, due, Ok(heard(busy)));
-    assert_eq!(life.phase(), Phase::Leaving);
-    let release = life.poll_transmit(due, || None).unwrap();
-    let Command::Release(release) = &*release.command else {
-        panic!("{release:?}");
-    };
+    assert_eq!(life.phase(), Leaving);
+    let sent = life.poll_transmit(due, || None).unwrap();
+    let release = release_in(&sent);
     assert!(!release.settled && release.unused);
     // A refusal of the only request is definite; of a later one it is not.
-    let (mut life, ask) = asked(terms());
-    life.handle_answer(at(1), &ask, Err(Failure::Refused));
-    assert_eq!(
-        (life.end(), life.phase()),
-        (Some(End::Refused), Phase::Over)
-    );
+    let life = answered(terms(), Err(Failure::Refused));
+    assert_eq!((life.end(), life.phase()), (Some(End::Refused), Over));
 }
 
 /// A store that answers "not now" is there: only a caller who does not wait is told at once.
@@ -329,10 +330,7 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
     };
     let (mut tries, ask) = waiting(false);
     tries.handle_answer(at(1), &ask, Err(Failure::NotNow));
-    assert_eq!(
-        (tries.end(), tries.phase()),
-        (Some(End::Refused), Phase::Over)
-    );
+    assert_eq!((tries.end(), tries.phase()), (Some(End::Refused), Over));
 
     // For longer than any patience: before it has a place, and when it has one.
     let outlive = |life: &mut ClaimMachine, from: Moment, failure: Failure| {
@@ -349,12 +347,12 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
     let (mut life, ask) = waiting(true);
     life.handle_answer(at(1), &ask, Err(Failure::NotNow));
     let now = outlive(&mut life, at(1), Failure::NotNow);
-    assert_eq!(life.phase(), Phase::Asking);
+    assert_eq!(life.phase(), Asking);
     let ask = send_at(&mut life, now);
     life.handle_answer(now, &ask, Ok(heard(standing(None))));
-    assert_eq!(life.phase(), Phase::Waiting);
+    assert_eq!(life.phase(), Waiting);
     let now = outlive(&mut life, now, Failure::NotNow);
-    assert_eq!(life.phase(), Phase::Waiting);
+    assert_eq!(life.phase(), Waiting);
     // Its place has expired meanwhile: its client makes another claim.
     let beat = send_at(&mut life, now);
     life.handle_answer(now, &beat, Ok(heard(Reply::Gone)));
@@ -370,10 +368,15 @@ fn what_the_store_cannot_do_now_is_asked_for_again() {
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
     let beat = send_at(&mut life, at(1));
     life.handle_answer(at(2), &beat, Err(Failure::Refused));
-    assert_eq!(
-        (life.end(), life.phase()),
-        (Some(End::Refused), Phase::Leaving)
-    );
+    assert_eq!((life.end(), life.phase()), (Some(End::Refused), Leaving));
+}
+
+#[track_caller]
+fn release_in(sent: &Transmit) -> &crate::Release {
+    match &*sent.command {
+        Command::Release(release) => release,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The request that is sent next, at `now` or later.
@@ -388,7 +391,7 @@ fn an_answer_to_what_was_given_up_changes_nothing() {
     let (mut life, ask) = asked(terms());
     life.leave(at(1));
     life.handle_answer(at(2), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.phase(), Phase::Leaving);
+    assert_eq!(life.phase(), Leaving);
     assert_eq!(life.token(), None);
 }
 
@@ -397,22 +400,19 @@ fn a_lease_that_was_long_on_its_way_is_renewed_before_it_is_handed_out() {
     let (mut life, ask) = asked(terms());
     let late = 28_000;
     life.handle_answer(at(late), &ask, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(late)), Poll::Pending);
+    assert_eq!(life.collect(at(late)), Pending);
     let top_up = send(&mut life, late);
     let mut unanswered = life.clone();
     life.handle_answer(at(late + 1), &top_up, Ok(heard(standing(Some(7)))));
-    assert_eq!(life.collect(at(late + 1)), Poll::Ready(Ok(())));
+    assert_eq!(life.collect(at(late + 1)), Ready(Ok(())));
     unanswered.handle_answer(at(late + 1), &top_up, Err(Failure::Unanswered));
-    assert_eq!(
-        unanswered.collect(at(late + 1)),
-        Poll::Ready(Ok(())),
-        "tried once"
-    );
+    let tried_once = unanswered.collect(at(late + 1));
+    assert_eq!(tried_once, Ready(Ok(())));
     for policy in [terms().policy, RenewalPolicy::Manual, RenewalPolicy::Fixed] {
         let (mut life, ask) = asked(Terms { policy, ..terms() });
         life.handle_answer(at(30_000), &ask, Ok(heard(standing(Some(7)))));
-        assert_eq!(life.collect(at(30_000)), Poll::Ready(Err(End::Late)));
-        assert_eq!(life.phase(), Phase::Leaving);
+        assert_eq!(life.collect(at(30_000)), Ready(Err(End::Late)));
+        assert_eq!(life.phase(), Leaving);
     }
 }
 
@@ -426,22 +426,19 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
         enough: Some(enough),
         ..heard(standing(Some(token)))
     };
-    let (mut life, ask) = asked(acknowledged);
-    life.handle_answer(at(1), &ask, Ok(told(7, true)));
-    assert_eq!(life.collect(at(1)), Poll::Ready(Ok(())));
-    let (mut life, ask) = asked(acknowledged);
-    life.handle_answer(at(1), &ask, Ok(told(7, false)));
+    let mut life = answered(acknowledged, Ok(told(7, true)));
+    assert_eq!(life.collect(at(1)), Ready(Ok(())));
+    let life = answered(acknowledged, Ok(told(7, false)));
     assert_eq!(life.end(), Some(End::Unacknowledged));
-    assert_eq!(life.phase(), Phase::Leaving, "it stands at the store");
+    assert_eq!(life.phase(), Leaving, "it stands at the store");
     // One that was pushed has been told to nobody yet.
     for (enough, expected) in [
-        (true, Poll::Ready(Ok(()))),
-        (false, Poll::Ready(Err(End::Unacknowledged))),
+        (true, Ready(Ok(()))),
+        (false, Ready(Err(End::Unacknowledged))),
     ] {
-        let (mut life, ask) = asked(acknowledged);
-        life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
+        let mut life = answered(acknowledged, Ok(heard(standing(None))));
         life.handle_push(at(2), &granted(7, 9, 1));
-        assert_eq!(life.collect(at(2)), Poll::Pending);
+        assert_eq!(life.collect(at(2)), Pending);
         let confirm = send(&mut life, 2);
         assert!(matches!(&*confirm.command, Command::Renew(renew) if renew.confirms));
         life.handle_answer(at(3), &confirm, Ok(told(9, enough)));
@@ -457,9 +454,9 @@ pub(super) fn withdrawing() -> (ClaimMachine, Transmit) {
     };
     let (mut life, ask) = asked_within(terms(), deadlines);
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
-    assert_eq!(life.collect(at(999)), Poll::Pending);
-    assert_eq!((life.collect(at(1_000)), life.end()), (Poll::Pending, None));
-    assert_eq!(life.phase(), Phase::Leaving);
+    assert_eq!(life.collect(at(999)), Pending);
+    assert_eq!((life.collect(at(1_000)), life.end()), (Pending, None));
+    assert_eq!(life.phase(), Leaving);
     let release = released(&mut life, 1_000);
     (life, release)
 }
@@ -475,43 +472,35 @@ fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
         (Err(Failure::Refused), End::TimedOut),
     ] {
         let (mut life, release) = withdrawing();
-        assert_eq!(life.collect(at(1_001)), Poll::Pending);
+        assert_eq!(life.collect(at(1_001)), Pending);
         life.handle_answer(at(1_002), &release, answer);
-        assert_eq!(
-            life.collect(at(1_002)),
-            Poll::Ready(Err(expected)),
-            "{answer:?}"
-        );
+        assert_eq!(life.collect(at(1_002)), Ready(Err(expected)), "{answer:?}");
         life.give_up(at(1_003));
         assert_eq!(life.end(), Some(expected), "it has ended");
     }
-    let unreachable = Poll::Ready(Err(End::Unreachable));
+    let unreachable = Ready(Err(End::Unreachable));
     let (mut life, release) = withdrawing();
     life.handle_answer(at(1_002), &release, Err(Failure::Unanswered));
-    assert_eq!(life.collect(at(1_499)), Poll::Pending);
+    assert_eq!(life.collect(at(1_499)), Pending);
     life.give_up(at(1_500));
     assert_eq!(life.collect(at(1_500)), unreachable);
-    assert_eq!(life.phase(), Phase::Leaving, "it is released all the same");
+    assert_eq!(life.phase(), Leaving, "it is released all the same");
     let (mut life, release) = withdrawing();
     life.handle_answer(at(40_000), &release, Err(Failure::Unanswered));
-    assert_eq!(
-        life.collect(at(40_000)),
-        unreachable,
-        "nobody has given it up"
-    );
+    assert_eq!(life.collect(at(40_000)), unreachable, "not given up");
 }
 
 /// Whatever a caller waits for, its time is over then, and nothing stays behind.
 #[test]
 fn who_gives_up_leaves_whatever_it_waits_for() {
-    let unreachable = Poll::Ready(Err(End::Unreachable));
+    let unreachable = Ready(Err(End::Unreachable));
     let (asking, _) = asked(terms());
     let confirming = held(Terms {
         acknowledges: Acknowledges::Grants,
         ..terms()
     });
     for mut life in [asking, waiting(), confirming] {
-        assert_eq!(life.collect(at(2)), Poll::Pending);
+        assert_eq!(life.collect(at(2)), Pending);
         life.give_up(at(3));
         assert_eq!(life.collect(at(3)), unreachable);
         released(&mut life, 3);
@@ -653,15 +642,12 @@ fn who_rotates_by_itself_leaves_under_both_ids() {
     life.leave(due);
     let mut left = Vec::new();
     while let Some(release) = life.poll_transmit(due, || None) {
-        let Command::Release(command) = &*release.command else {
-            panic!("{release:?}");
-        };
-        left.push(command.id.clone());
+        left.push(release_in(&release).id.clone());
         let held = left.len() == 2;
         life.handle_answer(due, &release, Ok(heard(Reply::Released { held })));
     }
     assert_eq!(left, [id(1), id(2)]);
-    assert_eq!((life.phase(), life.has_left()), (Phase::Over, true));
+    assert_eq!((life.phase(), life.has_left()), (Over, true));
 }
 
 #[test]
@@ -676,7 +662,7 @@ fn what_is_handed_over_is_relied_on_no_more_and_stays() {
     life.handle_answer(at(11), &settle, Ok(heard(standing(Some(7)))));
     assert_eq!(life.changed(change), Some(Changed::Done));
     life.forget();
-    assert_eq!(life.phase(), Phase::Over);
+    assert_eq!(life.phase(), Over);
     assert_eq!(life.poll_transmit(at(12), || None), None);
 }
 
@@ -685,8 +671,7 @@ fn what_is_handed_over_is_relied_on_no_more_and_stays() {
 fn what_is_handed_over_holds_at_the_store() {
     let mut life = held(terms());
     let change = life.hand_over(at(10));
-    let settle = send(&mut life, 10);
-    life.handle_answer(at(11), &settle, Ok(heard(behind(7, 1))));
+    exchange(&mut life, 10, 11, behind(7, 1));
     assert_eq!(life.changed(change), None);
     let due = life.poll_timeout().expect("it asks again");
     answered_at(&mut life, due, Ok(heard(standing(Some(7)))));
@@ -699,8 +684,7 @@ fn what_the_store_has_forgotten_is_not_handed_over() {
     for forgotten in [standing(None), standing(Some(9))] {
         let mut life = held(terms());
         let change = life.hand_over(at(10));
-        let settle = send(&mut life, 10);
-        life.handle_answer(at(11), &settle, Ok(heard(forgotten)));
+        exchange(&mut life, 10, 11, forgotten);
         assert_eq!(life.changed(change), Some(Changed::Lost));
     }
 }
@@ -719,14 +703,14 @@ fn an_adoption_gets_what_is_held_and_nothing_else() {
     };
     let (mut life, ask) = adopt();
     life.handle_answer(at(1), &ask, Ok(heard(standing(Some(9)))));
-    assert_eq!(life.collect(at(1)), Poll::Ready(Ok(())));
+    assert_eq!(life.collect(at(1)), Ready(Ok(())));
     assert_eq!(life.identity(), (&id(2), 4));
     for (reply, end, phase) in [
-        (Reply::Gone, End::Gone, Phase::Over),
-        (Reply::Taken, End::Taken, Phase::Over),
-        (Reply::Superseded, End::Superseded, Phase::Over),
+        (Reply::Gone, End::Gone, Over),
+        (Reply::Taken, End::Taken, Over),
+        (Reply::Superseded, End::Superseded, Over),
         // It is ours now, and not what was asked for.
-        (standing(None), End::Gone, Phase::Leaving),
+        (standing(None), End::Gone, Leaving),
     ] {
         let (mut life, ask) = adopt();
         life.handle_answer(at(1), &ask, Ok(heard(reply)));
@@ -735,10 +719,8 @@ fn an_adoption_gets_what_is_held_and_nothing_else() {
     // One that comes late to the store must not take it over for nobody.
     let (mut life, _) = adopt();
     life.leave(at(1));
-    let release = released(&mut life, 1);
-    let Command::Release(release) = &*release.command else {
-        panic!("{release:?}");
-    };
+    let sent = released(&mut life, 1);
+    let release = release_in(&sent);
     assert!(release.id == id(2) && !release.settled);
 }
 
@@ -748,11 +730,11 @@ fn a_shutdown_ends_whatever_there_is() {
     let mut holds = held(terms());
     for life in [&mut waits, &mut holds] {
         life.shut_down(at(10));
-        assert_eq!(life.phase(), Phase::Leaving);
+        assert_eq!(life.phase(), Leaving);
         released(life, 10);
     }
     assert_eq!(holds.state(), Some(LeaseState::Lost(Loss::Shutdown)));
-    assert!(matches!(holds.collect(at(11)), Poll::Ready(Err(_))));
+    assert!(matches!(holds.collect(at(11)), Ready(Err(_))));
     // A lease whose time was over was lost before, and nothing was given back.
     let (mut late, mut handed) = (held(terms()), held(terms()));
     late.shut_down(at(30_000));
@@ -760,11 +742,11 @@ fn a_shutdown_ends_whatever_there_is() {
     for life in [&late, &handed] {
         assert_eq!(life.state(), Some(LeaseState::Lost(Loss::Unanswered)));
     }
-    assert_eq!(late.phase(), Phase::Leaving);
+    assert_eq!(late.phase(), Leaving);
     // What is known to have gone is nobody's to release.
     let mut revoked = held(terms());
     revoked.handle_push(at(5), &revocation());
     revoked.shut_down(at(10));
-    assert_eq!(revoked.phase(), Phase::Over);
+    assert_eq!(revoked.phase(), Over);
     assert_eq!(revoked.state(), Some(LeaseState::Lost(Loss::Revoked)));
 }

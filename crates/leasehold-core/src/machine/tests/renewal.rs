@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use super::{TTL, WAITER, place, terms};
+use crate::machine::LeaseState::{Held, Lost, Unknown};
 use crate::machine::renewal::Renewal;
 use crate::machine::types::Granted;
-use crate::machine::{LeaseState, Loss, RenewalPolicy, Terms};
+use crate::machine::{Loss, RenewalPolicy, Terms};
 use crate::{Arrival, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 const THIRD: RenewalPolicy = RenewalPolicy::Automatic(1.0 / 3.0);
@@ -34,10 +35,14 @@ fn grant(ttl: Duration, confirm_at: Option<Moment>) -> Granted {
     }
 }
 
-/// Granted at once at second 0.
+/// Granted at once, with the answer that comes then; asked for at second 0.
+fn granted(now: Moment, terms: Terms) -> Renewal {
+    Renewal::new(now, terms.into(), grant(TTL, None), false, 1)
+}
+
+/// The same at second 0.
 fn direct(policy: RenewalPolicy) -> Renewal {
-    let terms = Terms { policy, ..terms() };
-    Renewal::new(at(0), terms.into(), grant(TTL, None), false, 1)
+    granted(at(0), Terms { policy, ..terms() })
 }
 
 /// The same, held for so long at most.
@@ -46,7 +51,7 @@ fn at_most(max_hold: Duration) -> Renewal {
         max_hold: Some(max_hold),
         ..terms()
     };
-    Renewal::new(at(0), terms.into(), grant(TTL, None), false, 1)
+    granted(at(0), terms)
 }
 
 /// Granted by a push at second 2; the last answered request went out at 0.
@@ -58,10 +63,9 @@ fn pushed(policy: RenewalPolicy, in_flight: bool) -> Renewal {
 
 #[test]
 fn a_grant_that_was_long_under_way_is_renewed_by_the_time_it_was_asked_for() {
-    let answered = |now| Renewal::new(now, terms().into(), grant(TTL, None), false, 1);
-    let due = answered(at(5)).poll_timeout().unwrap();
+    let due = granted(at(5), terms()).poll_timeout().unwrap();
     assert!(due <= at(10) && due > at(9), "{due:?}");
-    let mut late = answered(at(25));
+    let mut late = granted(at(25), terms());
     assert_eq!(late.poll_transmit(at(25)), Some(TTL));
 }
 
@@ -69,10 +73,7 @@ fn a_grant_that_was_long_under_way_is_renewed_by_the_time_it_was_asked_for() {
 fn renews_at_its_share_and_counts_from_the_sending() {
     let mut renewal = direct(THIRD);
     let due = renewal.poll_timeout().unwrap();
-    assert!(
-        due <= at(10) && due > at(9),
-        "on the grid, not late: {due:?}"
-    );
+    assert!(due <= at(10) && due > at(9), "on the grid: {due:?}");
     assert_eq!(renewal.poll_transmit(at(9)), None);
     assert_eq!(renewal.poll_transmit(at(10)), Some(TTL));
     assert_eq!(renewal.poll_transmit(at(10)), None, "one at a time");
@@ -90,7 +91,7 @@ fn a_manual_or_fixed_lease_is_not_prolonged_by_a_reset() {
         let end = renewal.validity().until();
         assert_eq!(renewal.poll_timeout(), Some(end));
         renewal.handle_timeout(end);
-        assert_eq!(renewal.state(), LeaseState::Lost(Loss::Expired));
+        assert_eq!(renewal.state(), Lost(Loss::Expired));
     }
     let mut renewal = direct(THIRD);
     renewal.handle_reset(at(5));
@@ -103,13 +104,13 @@ fn an_answer_about_another_claim_of_the_id_is_a_loss() {
         let mut renewal = direct(THIRD);
         assert!(renewal.poll_transmit(at(10)).is_some());
         renewal.handle_reply(at(11), at(10), TTL, &reply);
-        assert_eq!(renewal.state(), LeaseState::Lost(Loss::Forgotten));
+        assert_eq!(renewal.state(), Lost(Loss::Forgotten));
         assert_eq!(renewal.validity(), Validity::default());
     }
     let mut named = direct(THIRD);
     for (arrival, kept) in [(7, true), (7, true), (8, false)] {
         named.handle_reply(at(1), at(1), TTL, &standing(arrival, Some(7)));
-        assert_eq!(named.state() == LeaseState::Held, kept);
+        assert_eq!(named.state() == Held, kept);
     }
 }
 
@@ -133,13 +134,9 @@ fn a_pushed_grant_gets_the_lease_ttl_whatever_the_policy() {
 #[test]
 fn a_waiting_answer_after_the_push_confirms_what_it_may_and_no_more() {
     let mut renewal = pushed(THIRD, true);
-    assert_eq!(
-        renewal.poll_transmit(at(4)),
-        None,
-        "the waiter's is under way"
-    );
+    assert_eq!(renewal.poll_transmit(at(4)), None, "one is under way");
     renewal.handle_reply(at(4), at(1), WAITER, &standing(7, None));
-    assert_eq!(renewal.state(), LeaseState::Held);
+    assert_eq!(renewal.state(), Held);
     assert_eq!(renewal.validity(), valid(at(1), WAITER));
     assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
 }
@@ -166,7 +163,7 @@ fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
             let mut renewal = pushed(THIRD, in_flight);
             goes(&mut renewal);
             renewal.handle_reply(at(5), at(4), TTL, &standing(7, token));
-            assert_eq!(renewal.state(), LeaseState::Lost(Loss::Forgotten));
+            assert_eq!(renewal.state(), Lost(Loss::Forgotten));
             assert_eq!(renewal.validity(), Validity::default());
         }
     }
@@ -177,13 +174,13 @@ fn without_answers_it_is_unknown_then_lost() {
     let mut renewal = direct(THIRD);
     let (mut now, mut tries) = (at(10), 0);
     for _ in 0..1_000 {
-        if renewal.state() == LeaseState::Lost(Loss::Unanswered) {
+        if renewal.state() == Lost(Loss::Unanswered) {
             break;
         }
         if renewal.poll_transmit(now).is_some() {
             tries += 1;
             renewal.handle_unanswered(now);
-            assert_eq!(renewal.state(), LeaseState::Unknown);
+            assert_eq!(renewal.state(), Unknown);
         }
         now = renewal.poll_timeout().unwrap();
         renewal.handle_timeout(now);
@@ -193,7 +190,7 @@ fn without_answers_it_is_unknown_then_lost() {
     assert_eq!(renewal.poll_timeout(), None);
     assert_eq!(renewal.poll_transmit(now), None);
     renewal.handle_reply(now, at(28), TTL, &standing(7, Some(7)));
-    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Unanswered));
+    assert_eq!(renewal.state(), Lost(Loss::Unanswered));
 }
 
 #[test]
@@ -203,7 +200,7 @@ fn unknown_becomes_held_again() {
     renewal.handle_unanswered(at(12));
     assert!(renewal.poll_transmit(at(13)).is_some());
     renewal.handle_reply(at(14), at(13), TTL, &standing(7, Some(7)));
-    assert_eq!(renewal.state(), LeaseState::Held);
+    assert_eq!(renewal.state(), Held);
     assert_eq!(renewal.validity(), valid(at(13), TTL));
 }
 
@@ -212,10 +209,10 @@ fn gone_and_revoked_are_losses_at_once_and_the_first_reason_stays() {
     let mut renewal = direct(THIRD);
     renewal.handle_revoked();
     renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
-    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Revoked));
+    assert_eq!(renewal.state(), Lost(Loss::Revoked));
     let mut renewal = direct(THIRD);
     renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
-    assert_eq!(renewal.state(), LeaseState::Lost(Loss::Gone));
+    assert_eq!(renewal.state(), Lost(Loss::Gone));
     assert_eq!(renewal.validity().remaining(at(1)), Duration::ZERO);
 }
 
@@ -225,7 +222,7 @@ fn a_hold_that_ends_with_its_longest_says_so_however_late_its_renewals_are() {
     for (max, loss) in [(TTL, Loss::MaxHold), (2 * TTL, Loss::Unanswered)] {
         let mut renewal = at_most(max);
         renewal.handle_timeout(at(30));
-        assert_eq!(renewal.state(), LeaseState::Lost(loss), "{max:?}");
+        assert_eq!(renewal.state(), Lost(loss), "{max:?}");
     }
 }
 
@@ -235,7 +232,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
     let mut renewal = at_most(max);
     let mut now = at(0);
     let mut asked = Vec::new();
-    while !matches!(renewal.state(), LeaseState::Lost(_)) {
+    while !matches!(renewal.state(), Lost(_)) {
         now = renewal.poll_timeout().unwrap();
         renewal.handle_timeout(now);
         if let Some(ttl) = renewal.poll_transmit(now) {
@@ -244,7 +241,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
             renewal.handle_reply(now, now, ttl, &standing(7, Some(7)));
         }
     }
-    assert_eq!(renewal.state(), LeaseState::Lost(Loss::MaxHold));
+    assert_eq!(renewal.state(), Lost(Loss::MaxHold));
     assert!(now > at(44) && now <= at(45), "{now:?}");
     assert!(asked.len() >= 2 && asked[0] == TTL, "{asked:?}");
     assert_eq!(renewal.allowed(at(40), TTL), Duration::from_secs(5));
@@ -254,10 +251,10 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
 fn an_adopted_claim_is_lost_by_push_or_answer() {
     let mut pushed = direct(THIRD);
     pushed.handle_adopted();
-    assert_eq!(pushed.state(), LeaseState::Lost(Loss::Superseded));
+    assert_eq!(pushed.state(), Lost(Loss::Superseded));
     let mut answered = direct(THIRD);
     answered.handle_reply(at(1), at(0), TTL, &Reply::Superseded);
-    assert_eq!(answered.state(), LeaseState::Lost(Loss::Superseded));
+    assert_eq!(answered.state(), Lost(Loss::Superseded));
     assert_eq!(answered.validity(), Validity::default());
 }
 
@@ -265,13 +262,13 @@ fn an_adopted_claim_is_lost_by_push_or_answer() {
 #[test]
 fn a_doubt_is_the_reason_if_the_store_confirms_it() {
     for (reply, state) in [
-        (standing(7, Some(7)), LeaseState::Held),
-        (Reply::Gone, LeaseState::Lost(Loss::Revoked)),
-        (Reply::Superseded, LeaseState::Lost(Loss::Superseded)),
+        (standing(7, Some(7)), Held),
+        (Reply::Gone, Lost(Loss::Revoked)),
+        (Reply::Superseded, Lost(Loss::Superseded)),
     ] {
         let mut renewal = direct(THIRD);
         renewal.handle_doubt(at(1), Loss::Revoked);
-        assert_eq!(renewal.state(), LeaseState::Held);
+        assert_eq!(renewal.state(), Held);
         assert_eq!(renewal.poll_transmit(at(1)), Some(TTL));
         renewal.handle_reply(at(2), at(1), TTL, &reply);
         assert_eq!(renewal.state(), state);
@@ -282,11 +279,7 @@ fn a_doubt_is_the_reason_if_the_store_confirms_it() {
     renewal.handle_reply(at(2), at(1), TTL, &standing(7, Some(7)));
     assert!(renewal.poll_transmit(at(11)).is_some());
     renewal.handle_reply(at(12), at(11), TTL, &Reply::Gone);
-    assert_eq!(
-        renewal.state(),
-        LeaseState::Lost(Loss::Gone),
-        "that was answered"
-    );
+    assert_eq!(renewal.state(), Lost(Loss::Gone), "that was answered");
     let mut fixed = direct(RenewalPolicy::Fixed);
     fixed.handle_doubt(at(1), Loss::Revoked);
     assert_eq!(fixed.poll_transmit(at(1)), None, "asking would prolong it");

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{DEADLINES, WAITER, at, place, terms};
+use super::{DEADLINES, WAITER, at, heard, place, terms};
 use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::{Pushed, Waiter};
 use crate::machine::{Deadlines, End, Failure, Response};
@@ -32,10 +32,9 @@ const STORE: StoreTime = StoreTime(5_000_000);
 
 fn answer(epoch: u64, reply: Reply, at: StoreTime) -> Response {
     Response {
-        reply,
         at,
         epoch,
-        enough: None,
+        ..heard(reply)
     }
 }
 
@@ -120,11 +119,8 @@ fn where_nothing_is_heard_it_asks_by_its_place_and_by_how_long_it_has_had_it() {
     }
     let mut heard = unheard(&[(0, 1)]);
     renewed(&mut heard, 20, 20, 3, standing(1, 60_000));
-    assert_eq!(
-        heard.poll_timeout(),
-        Some(at(3_020)),
-        "others tell it again"
-    );
+    let next = heard.poll_timeout();
+    assert_eq!(next, Some(at(3_020)), "others tell it again");
 }
 
 #[test]
@@ -229,11 +225,8 @@ fn a_doubt_is_asked_about() {
     assert!(waiter.poll_transmit(at(3_030)).is_some());
     waiter.handle_doubt(at(3_040), at(3_040));
     renewed(&mut waiter, 3_050, 3_030, 3, standing(1, 9_000));
-    assert_eq!(
-        waiter.poll_transmit(at(3_050)),
-        Some(RENEW),
-        "the answer may be older"
-    );
+    let again = waiter.poll_transmit(at(3_050));
+    assert_eq!(again, Some(RENEW), "the answer may be older");
 }
 
 #[test]
@@ -270,11 +263,8 @@ fn gives_up_on_time_whatever_is_under_way() {
     assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
     renewed(&mut waiter, 701, 690, 3, standing(0, 0));
-    assert_eq!(
-        waiter.outcome(),
-        Some(Err(End::TimedOut)),
-        "it is withdrawn"
-    );
+    let withdrawn = waiter.outcome();
+    assert_eq!(withdrawn, Some(Err(End::TimedOut)));
 }
 
 /// That its time is over says that others have the key only while the store answers.
@@ -326,11 +316,7 @@ fn is_patient_while_it_has_a_place() {
     let mut waiter = waiting(1, 9_000, None);
     assert!(waiter.poll_transmit(at(3_000)).is_some());
     let end = at(3_000) + WAITER;
-    assert_eq!(
-        waiter.poll_timeout(),
-        Some(end),
-        "nothing else under way matters"
-    );
+    assert_eq!(waiter.poll_timeout(), Some(end), "nothing else matters");
     waiter.handle_timeout(end);
     assert_eq!(waiter.outcome(), Some(Err(End::Unreachable)));
 }

@@ -86,50 +86,36 @@ fn verdict(mut round: QuorumRound, answers: &[Option<Reply>]) -> Option<RoundVer
 #[test]
 fn the_answers_make_a_verdict() {
     use RoundVerdict::{Busy, Gone, Held, Refused, Taken, Unanswered};
-    let (ours, old) = (yes(Token(WALL)), yes(Token(WALL - 1)));
-    let token = Token(WALL);
-    let left = Duration::from_millis;
-    let refused = |secs| Refused {
-        left: Some(Duration::from_secs(secs)),
+    let [ours, old] = [WALL, WALL - 1].map(|token| Some(yes(Token(token))));
+    let [soon, later, last] = [10, 20, 30].map(|millis| Some(busy(millis)));
+    let [two, three] = [2, 3].map(|secs| Some(quarantined(secs)));
+    let (off, taken, gone) = (Some(skewed()), Some(Reply::Taken), Some(Reply::Gone));
+    let held = Held { token: Token(WALL) };
+    let busy_for = |millis| {
+        let left = Duration::from_millis(millis);
+        Some(Busy { left })
     };
-    let some = |replies: &[Reply]| replies.iter().copied().map(Some).collect::<Vec<_>>();
+    let refused_for = |secs: Option<u64>| {
+        let left = secs.map(Duration::from_secs);
+        Some(Refused { left })
+    };
     for (servers, answers, expected) in [
-        (5, some(&[ours, ours]), None),
-        (5, some(&[ours, ours, ours]), Some(Held { token })),
+        (5, &[ours, ours][..], None),
+        (5, &[ours, ours, ours], Some(held)),
         // A vote for another token of the claim does not count.
-        (3, some(&[ours, old, old]), Some(Gone)),
-        (
-            5,
-            some(&[busy(30), busy(10), busy(20)]),
-            Some(Busy { left: left(10) }),
-        ),
-        (
-            3,
-            vec![Some(busy(30)), None, Some(ours)],
-            Some(Busy { left: left(30) }),
-        ),
-        (3, vec![Some(busy(30)), None], None),
-        (
-            5,
-            vec![Some(ours), Some(ours), None, None, None],
-            Some(Unanswered),
-        ),
-        (
-            3,
-            some(&[quarantined(3), ours, quarantined(2)]),
-            Some(refused(2)),
-        ),
-        (3, some(&[skewed(), skewed()]), None),
-        (
-            3,
-            some(&[skewed(), skewed(), ours]),
-            Some(Refused { left: None }),
-        ),
-        (3, some(&[Reply::Taken]), None),
-        (3, some(&[Reply::Taken, Reply::Taken]), Some(Taken)),
-        (3, some(&[Reply::Gone, ours, Reply::Gone]), Some(Gone)),
+        (3, &[ours, old, old], Some(Gone)),
+        (5, &[last, soon, later], busy_for(10)),
+        (3, &[last, None, ours], busy_for(30)),
+        (3, &[last, None], None),
+        (5, &[ours, ours, None, None, None], Some(Unanswered)),
+        (3, &[three, ours, two], refused_for(Some(2))),
+        (3, &[off, off], None),
+        (3, &[off, off, ours], refused_for(None)),
+        (3, &[taken], None),
+        (3, &[taken, taken], Some(Taken)),
+        (3, &[gone, ours, gone], Some(Gone)),
     ] {
-        assert_eq!(verdict(round(servers), &answers), expected, "{answers:?}");
+        assert_eq!(verdict(round(servers), answers), expected, "{answers:?}");
     }
     let mut four = QuorumRound::new(config(5, Some(4)), Token(WALL), WALL, Moment(0));
     assert_eq!((ask(&mut four), four.token()), (5, Token(WALL + 1)));
@@ -139,24 +125,19 @@ fn the_answers_make_a_verdict() {
 #[test]
 fn who_held_before_finds_that_hold_or_none() {
     use RoundVerdict::{Gone, Held, Unanswered};
-    let (ours, token) = (yes(Token(9)), Token(9));
+    let (ours, token) = (Some(yes(Token(9))), Token(9));
+    let (taken, gone) = (Some(Reply::Taken), Some(Reply::Gone));
     for (answers, expected) in [
-        (vec![Some(ours), None, Some(ours)], Some(Held { token })),
+        (&[ours, None, ours][..], Some(Held { token })),
         // Another may have come to one server first.
-        (vec![Some(Reply::Taken), Some(ours)], None),
-        (
-            vec![Some(Reply::Taken), Some(ours), Some(ours)],
-            Some(Held { token }),
-        ),
-        (vec![Some(stale(10)), Some(stale(10))], Some(Gone)),
-        (
-            vec![Some(Reply::Gone), Some(ours), Some(busy(1))],
-            Some(Gone),
-        ),
-        (vec![Some(Reply::Gone), Some(ours), None], Some(Unanswered)),
-        (vec![None, Some(quarantined(1))], Some(Unanswered)),
+        (&[taken, ours], None),
+        (&[taken, ours, ours], Some(Held { token })),
+        (&[Some(stale(10)); 2], Some(Gone)),
+        (&[gone, ours, Some(busy(1))], Some(Gone)),
+        (&[gone, ours, None], Some(Unanswered)),
+        (&[None, Some(quarantined(1))], Some(Unanswered)),
     ] {
-        assert_eq!(verdict(renewal(), &answers), expected, "{answers:?}");
+        assert_eq!(verdict(renewal(), answers), expected, "{answers:?}");
     }
 }
 

@@ -4,47 +4,27 @@ use std::fs;
 
 use super::*;
 
-/// What is assumed, and how it is checked.
-const ASSUMED: [(&str, &str, &Assumption); 6] = [
-    (
-        "no other kernel writes to the file system",
-        "its type is that of a local disk or of memory, and not FUSE (virtiofs), 9p or a network's",
-        &FILE_SYSTEM,
-    ),
-    (
-        "`flock` excludes",
-        "each client tries to take its own lock a second time",
-        &LOCKS,
-    ),
-    (
-        "`/proc` is that of the kernel",
-        "the type of its file system",
-        &PROC,
-    ),
-    (
-        "the boot has a number",
-        "`/proc/sys/kernel/random/boot_id` is read",
-        &BOOT,
-    ),
-    (
-        "all living clients have that number",
-        "a client that finds the number of another boot looks whether clients of that boot live",
-        &ONE_BOOT,
-    ),
-    (
-        "the time since the boot is known",
-        "the offset of a time namespace is read in `/proc/self/timens_offsets`, and taken off",
-        &TIME,
-    ),
-];
+/// What is assumed, and how it is checked: in the order of the assumptions in the test.
+const ASSUMED: &str = "\
+| no other kernel writes to the file system | its type is that of a local disk or of memory, and \
+  not FUSE (virtiofs), 9p or a network's
+| `flock` excludes | each client tries to take its own lock a second time
+| `/proc` is that of the kernel | the type of its file system
+| the boot has a number | `/proc/sys/kernel/random/boot_id` is read
+| all living clients have that number | a client that finds the number of another boot looks \
+  whether clients of that boot live
+| the time since the boot is known | the offset of a time namespace is read in \
+  `/proc/self/timens_offsets`, and taken off";
 
 /// The page says what is assumed, how it is checked, and what is said where it does not hold.
 #[test]
 fn the_page_has_the_table() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/stores/local.md");
     let page = fs::read_to_string(page).unwrap();
-    for (what, checked, Assumption { said, .. }) in ASSUMED {
-        let row = format!("| {what} | {checked} | {said} |");
+    let assumptions = [&FILE_SYSTEM, &LOCKS, &PROC, &BOOT, &ONE_BOOT, &TIME];
+    assert_eq!(ASSUMED.lines().count(), assumptions.len());
+    for (row, Assumption { said, .. }) in ASSUMED.lines().zip(assumptions) {
+        let row = format!("{row} | {said} |");
         assert!(page.contains(&row), "{row}");
     }
 }

@@ -11,8 +11,7 @@ use redis::{Pipeline, Value};
 
 use super::twin::Kind;
 use crate::codec::audit::Audit;
-use crate::codec::script::Gate;
-use crate::codec::script::{Request, SCRIPTS, Step};
+use crate::codec::script::{Gate, Request, SCRIPTS, Step};
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";
@@ -34,23 +33,18 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
-        let connection = redis::Client::open(server.url())
-            .unwrap()
-            .get_connection()
-            .unwrap();
+        let client = redis::Client::open(server.url()).unwrap();
         Self {
             server,
-            connection,
+            connection: client.get_connection().unwrap(),
             next: 0,
         }
     }
 
     fn load(&mut self, text: &str) -> String {
-        redis::cmd("SCRIPT")
-            .arg("LOAD")
-            .arg(text)
-            .query(&mut self.connection)
-            .unwrap()
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(text);
+        load.query(&mut self.connection).unwrap()
     }
 
     /// Sends calls in pipelines of 64; server µs of each of so many steps within scripts,
@@ -63,26 +57,21 @@ impl Bench {
                 pipeline.add_command(call.clone());
             }
             let answers: Vec<Value> = pipeline.query(&mut self.connection).unwrap();
-            assert!(
-                !answers
-                    .iter()
-                    .any(|answer| matches!(answer, Value::ServerError(_)))
-            );
+            let failed = |answer: &Value| matches!(answer, Value::ServerError(_));
+            assert!(!answers.iter().any(failed));
         }
         let spent = self.server.stats().since(&before);
         let script = spent.command("evalsha");
-        let per =
-            |time: Duration| time.as_secs_f64() * 1e6 / f64::from(u32::try_from(steps).unwrap());
+        let steps = f64::from(u32::try_from(steps).unwrap());
+        let per = |time: Duration| time.as_secs_f64() * 1e6 / steps;
         (per(script.time), per(spent.cpu))
     }
 
     fn id(&mut self) -> ClaimId {
+        const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
         self.next += 1;
         // As random as they are in use.
-        ClaimId::from_random(
-            self.next
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835),
-        )
+        ClaimId::from_random(self.next.wrapping_mul(SPREAD))
     }
 }
 
@@ -138,13 +127,8 @@ fn fenced(bench: &mut Bench) -> Calls {
         let key = format!("leasehold:lock:{number}");
         let counter = format!("leasehold:fence:{number}");
         let mut command = redis::cmd("EVALSHA");
-        command
-            .arg(&claim)
-            .arg(2)
-            .arg(&key)
-            .arg(&counter)
-            .arg(id.expose())
-            .arg(30_000);
+        command.arg(&claim).arg(2).arg(&key).arg(&counter);
+        command.arg(id.expose()).arg(30_000);
         pair.0.push(command);
         let mut command = redis::cmd("EVALSHA");
         command.arg(&release).arg(1).arg(&key).arg(id.expose());
@@ -163,10 +147,9 @@ fn ours(bench: &mut Bench, together: usize, kind: Kind, audit: Option<&Audit>) -
         claims.push((key.clone(), Command::Claim(claim)));
         releases.push((key, release(id)));
     }
-    (
-        calls(&claims, together, kind, audit),
-        calls(&releases, together, kind, audit),
-    )
+    [claims, releases]
+        .map(|steps| calls(&steps, together, kind, audit))
+        .into()
 }
 
 /// µs of a claim and a release: in scripts, and of the whole thread.
@@ -182,10 +165,8 @@ fn settles(mut is_within: impl FnMut() -> bool) -> bool {
 }
 
 fn least(rounds: &[[f64; 2]], at: usize) -> f64 {
-    rounds
-        .iter()
-        .map(|round| round[at])
-        .fold(f64::MAX, f64::min)
+    let costs = rounds.iter().map(|round| round[at]);
+    costs.fold(f64::MAX, f64::min)
 }
 
 /// How many times the processor time of `theirs` ours takes: the median over the rounds, in each of
@@ -292,11 +273,8 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
             ids.push_back(bench.id());
             steps.push(join(&ids[ids.len() - 1]));
         }
-        best = best.min(
-            bench
-                .cost(&calls(&steps, 1, Kind::Alone, None), steps.len())
-                .1,
-        );
+        let (_, cpu) = bench.cost(&calls(&steps, 1, Kind::Alone, None), steps.len());
+        best = best.min(cpu);
     }
     best
 }
@@ -314,9 +292,6 @@ fn the_length_of_the_queue_costs_nothing() {
             }
         }
         eprintln!("{mode:?}: µs a step with 10 claims {few:.2}, with 10,000 {many:.2}");
-        assert!(
-            many <= 1.5 * few,
-            "{mode:?}: {few} with 10, {many} with 10,000"
-        );
+        assert!(many <= 1.5 * few, "too much, by what is printed above");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold_core::record::Record;
 use leasehold_core::{Queue, StoreTime, Token};
+use leasehold_store::ErrorKind;
 use redis::Value;
 use serde_json::{Value as Json, json};
 
@@ -26,22 +27,17 @@ pub(super) fn compare(answer: &Value, queue: &Queue, last_token: Token, now: Sto
         leave_out_ended(json, now);
     }
     assert_eq!(found, expected, "the record");
-    let weights: BTreeMap<_, _> = record
-        .granted
-        .iter()
-        .map(|(token, entry)| (*token, entry.mode.weight()))
-        .collect();
+    let granted = record.granted.iter();
+    let weights = granted.map(|(token, entry)| (*token, entry.mode.weight()));
+    let weights: BTreeMap<_, _> = weights.collect();
     if let Some(mut head) = head(answer) {
         head.capacity().unwrap();
         let used = head.number().unwrap();
         assert_eq!(used, weights.values().sum::<u64>(), "what is used");
     }
     let voted = compare_fields(answer, &record);
-    assert_eq!(
-        votes_as_json(voted, now),
-        with_live_callers(votes, now),
-        "the votes"
-    );
+    let (voted, votes) = (votes_as_json(voted, now), with_live_callers(votes, now));
+    assert_eq!(voted, votes, "the votes");
 }
 
 /// The head of a hash, from behind the number of released ids.
@@ -75,12 +71,9 @@ pub(super) fn expires(answer: &Value) -> StoreTime {
 /// Watches that are over mean nothing: either side may have dropped them.
 fn leave_out_ended(json: &mut Json, now: StoreTime) {
     let all = json.as_object_mut().unwrap().remove("watchers");
-    let alive: Vec<_> = all
-        .iter()
-        .flat_map(|all| all.as_array().unwrap())
-        .filter(|watcher| watcher[1].as_u64().unwrap() > now.0)
-        .cloned()
-        .collect();
+    let all = all.iter().flat_map(|all| all.as_array().unwrap());
+    let alive = all.filter(|watcher| watcher[1].as_u64().unwrap() > now.0);
+    let alive: Vec<_> = alive.cloned().collect();
     json["watchers"] = json!(alive);
 }
 
@@ -186,10 +179,6 @@ fn links_that_lead_in_a_circle_are_damage() {
     assert_eq!(read(2.0, ["b", ""]).unwrap().0.granted.len(), 2);
     for (granted, next) in [(2.0, ["a", "a"]), (9e15, ["b", "a"]), (3.0, ["b", "b"])] {
         let refused = read(granted, next).unwrap_err();
-        assert_eq!(
-            refused.kind(),
-            leasehold_store::ErrorKind::Corrupt,
-            "{granted} {next:?}"
-        );
+        assert_eq!(refused.kind(), ErrorKind::Corrupt, "{granted} {next:?}");
     }
 }

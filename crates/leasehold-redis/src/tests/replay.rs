@@ -79,10 +79,8 @@ fn mixes() -> Vec<Mix> {
 
 /// How many runs: `LEASEHOLD_REPLAY_RUNS` for more.
 fn runs() -> u64 {
-    std::env::var("LEASEHOLD_REPLAY_RUNS")
-        .ok()
-        .and_then(|runs| runs.parse().ok())
-        .unwrap_or(10)
+    let runs = std::env::var("LEASEHOLD_REPLAY_RUNS").ok();
+    runs.and_then(|runs| runs.parse().ok()).unwrap_or(10)
 }
 
 /// Runs one step, and says which it was if it panics.
@@ -284,11 +282,9 @@ fn run_several(twin: &mut Twin, seed: u64, steps: u64, mix: &Mix) {
             history.clock = clock;
         }
         if histories[0].dice.one_in(3) {
-            let claims: Vec<_> = histories
-                .iter_mut()
-                .zip(&twin.places)
-                .map(|(history, place)| history.claim(&place.queue))
-                .collect();
+            let all = histories.iter_mut().zip(&twin.places);
+            let claims = all.map(|(history, place)| history.claim(&place.queue));
+            let claims: Vec<_> = claims.collect();
             let step = || twin.claim_all(&claims, clock);
             if traced(names[0], &(clock, &claims), step) {
                 for (history, claim) in histories.iter_mut().zip(&claims) {
@@ -414,10 +410,8 @@ fn rare_turns_are_those_of_the_core() {
     };
     assert!(twin.step(&Command::Claim(unfair), clock).is_grant());
     let next = twin.step(&Command::Renew(Renew::new(id(2), second)), clock);
-    assert!(
-        matches!(next, Reply::Standing(next) if next.position == 1),
-        "{next:?}"
-    );
+    let is_next = matches!(next, Reply::Standing(next) if next.position == 1);
+    assert!(is_next, "{next:?}");
 
     // A rotation that is refused lets its own claim in: that is told by a push.
     twin.restart("refused");
@@ -451,10 +445,8 @@ fn a_break_of_nothing_works_when_the_memory_is_full() {
         twin.step_at(1, &release(id(1)), start);
         twin.full = true;
         let broken = twin.step(&break_all(), start + Duration::from_secs(600));
-        assert!(
-            matches!(broken, Reply::Broken { holders: 0, .. }),
-            "{broken:?}"
-        );
+        let nobody = matches!(broken, Reply::Broken { holders: 0, .. });
+        assert!(nobody, "{broken:?}");
         server.command(&["FLUSHALL"]);
     }
 }

@@ -16,8 +16,7 @@ use super::super::errors;
 use super::record;
 use crate::codec::audit::{self, Audit};
 use crate::codec::push;
-use crate::codec::script::Gate;
-use crate::codec::script::{self, Request, SCRIPTS, Script, Step, Terms};
+use crate::codec::script::{self, Gate, Request, SCRIPTS, Script, Step, Terms};
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const QUARANTINE: Duration = Duration::from_millis(500);
@@ -155,7 +154,7 @@ impl Twin {
         let mut subscriber = client.get_connection().unwrap();
         let channels = heard.iter().map(|name| format!("{PREFIX}inbox:{name}"));
         for channel in channels.chain([SENTINEL.to_owned()]) {
-            subscriber.as_pubsub_without_unsubscribe(&channel);
+            subscribe(&mut subscriber, &channel);
         }
         let mut connection = client.get_connection().unwrap();
         let () = connection.del("leasehold:last").unwrap();
@@ -314,11 +313,10 @@ impl Twin {
 
         let (mut told, mut to_note) = (Heard::new(), Vec::new());
         let mut replies = Vec::new();
+        let looks = |(_, command): &(usize, &Command)| matches!(command, Command::Watch { .. });
+        let looks = steps.iter().all(looks);
         for (value, (place, command)) in values.iter().zip(steps) {
             let (reply, at) = script::read_reply(value).unwrap();
-            let looks = steps
-                .iter()
-                .all(|(_, it)| matches!(it, Command::Watch { .. }));
             let now = self.now(clock, full, looks);
             let mut expected = self.places[*place].queue.apply(command, now);
             assert_eq!((reply, at), (expected.reply, expected.at), "the answer");
@@ -335,11 +333,8 @@ impl Twin {
         }
         assert_eq!(heard, told, "what the inboxes heard");
         assert_eq!(noted, in_order(to_note), "what is noted");
-        for place in steps
-            .iter()
-            .map(|(place, _)| *place)
-            .collect::<BTreeSet<_>>()
-        {
+        let places: BTreeSet<_> = steps.iter().map(|(place, _)| *place).collect();
+        for place in places {
             self.compare_records(place, clock);
         }
         replies
@@ -374,10 +369,8 @@ impl Twin {
         let heard = self.heard();
         let noted = self.noted(0);
 
-        let mut queues: Vec<_> = all
-            .iter()
-            .map(|at| self.places[*at].queue.clone())
-            .collect();
+        let queues = all.iter().map(|at| self.places[*at].queue.clone());
+        let mut queues: Vec<_> = queues.collect();
         let (mut told, mut to_note) = (Heard::new(), Vec::new());
         let answer = |outcome: &Outcome| (outcome.reply, outcome.at);
         let now = self.now(clock, false, false);
@@ -411,11 +404,9 @@ impl Twin {
 
     /// Counts what only the record tells.
     fn note_holders(&mut self, command: &Command, look: &Snapshot) {
-        let pairs: Vec<_> = look
-            .holders
-            .windows(2)
-            .filter(|pair| pair[0].token == pair[1].token)
-            .collect();
+        let pairs = look.holders.windows(2);
+        let pairs = pairs.filter(|pair| pair[0].token == pair[1].token);
+        let pairs: Vec<_> = pairs.collect();
         if !pairs.is_empty() {
             self.count("held twice");
         }
@@ -603,17 +594,11 @@ fn in_order(mut records: Vec<AuditRecord>) -> Vec<AuditRecord> {
     records
 }
 
-trait SubscribeRaw {
-    fn as_pubsub_without_unsubscribe(&mut self, channel: &str);
-}
-
-impl SubscribeRaw for redis::Connection {
-    /// Subscribes for good, so that messages can be read one by one.
-    fn as_pubsub_without_unsubscribe(&mut self, channel: &str) {
-        let command = redis::cmd("SUBSCRIBE").arg(channel).get_packed_command();
-        self.send_packed_command(&command).unwrap();
-        self.recv_response().unwrap();
-    }
+/// For good, so that messages can be read one by one.
+fn subscribe(connection: &mut redis::Connection, channel: &str) {
+    let command = redis::cmd("SUBSCRIBE").arg(channel).get_packed_command();
+    connection.send_packed_command(&command).unwrap();
+    connection.recv_response().unwrap();
 }
 
 fn kind(reply: &Reply) -> &'static str {
@@ -652,34 +637,24 @@ fn kind_of(event: &Event) -> &'static str {
 
 fn line(event: &Event, at: StoreTime, key: &Key) -> String {
     let push = Push::of(event, key, at, 1);
-    let at = at.0;
+    let (at, arrival) = (at.0, event.arrival().unwrap_or_default());
     match (event, push) {
-        (Event::Granted { arrival, token, .. }, Push::Granted { behind, proof, .. }) => {
-            match behind {
-                None => format!("2 g {arrival} {token} {at} {proof} {key}"),
-                Some(behind) => format!("2 f {arrival} {token} {behind} {at} {proof} {key}"),
-            }
+        (Event::Granted { token, .. }, Push::Granted { behind, proof, .. }) => match behind {
+            None => format!("2 g {arrival} {token} {at} {proof} {key}"),
+            Some(behind) => format!("2 f {arrival} {token} {behind} {at} {proof} {key}"),
+        },
+        (Event::Next { blocked_until, .. }, _) => {
+            format!("2 n {arrival} {} {at} {key}", blocked_until.0)
         }
-        (
-            Event::Next {
-                arrival,
-                blocked_until,
-                ..
-            },
-            _,
-        ) => format!("2 n {arrival} {} {at} {key}", blocked_until.0),
-        (Event::Revoked { arrival, .. }, Push::Revoked { proof, .. }) => {
+        (Event::Revoked { .. }, Push::Revoked { proof, .. }) => {
             format!("2 r {arrival} {at} {proof} {key}")
         }
-        (Event::Adopted { arrival, .. }, Push::Adopted { proof, .. }) => {
+        (Event::Adopted { .. }, Push::Adopted { proof, .. }) => {
             format!("2 a {arrival} {at} {proof} {key}")
         }
-        (
-            Event::Unfit {
-                arrival, in_use, ..
-            },
-            Push::Unfit { proof, .. },
-        ) => format!("2 u {arrival} {} {at} {proof} {key}", in_use.units()),
+        (Event::Unfit { in_use, .. }, Push::Unfit { proof, .. }) => {
+            format!("2 u {arrival} {} {at} {proof} {key}", in_use.units())
+        }
         (Event::Changed { .. }, _) => format!("2 c 0 {at} {key}"),
         (event, push) => panic!("{event:?} is pushed as {push:?}"),
     }

@@ -81,18 +81,12 @@ fn what_endangers_locks_is_found() {
     let three = format!("{replica}; {late}; {new}");
     let writes = "min-replicas-to-write=1";
     let no_limit = "maxmemory_policy=allkeys-lfu; maxmemory=0";
-    let of_three = [
-        (Warning, "replicas"),
-        (Warning, "replicas"),
-        (Note, "replicas"),
-    ];
+    let lags = (Warning, "replicas");
+    let of_three = [lags, lags, (Note, "replicas")];
     let isolated = [(Note, "replicas"), (Warning, "isolation")];
+    let evicts = "maxmemory_policy=volatile-lru";
     for (info, config, expected) in [
-        (
-            "maxmemory_policy=volatile-lru",
-            "",
-            &[(Unsafe, "eviction")][..],
-        ),
+        (evicts, "", &[(Unsafe, "eviction")][..]),
         (no_limit, "", &[(Note, "eviction")]),
         ("used_memory=950", "", &[(Warning, "memory")]),
         ("", "appendfsync=everysec", &[(Note, "persistence")]),
@@ -168,10 +162,8 @@ fn servers_that_are_new_are_not_tried() {
     };
     let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Unmarked]);
     assert_eq!(severity, Severity::Unsafe);
-    assert!(
-        promise.starts_with("Nothing until 2 servers vote."),
-        "{promise}"
-    );
+    let nothing = promise.starts_with("Nothing until 2 servers vote.");
+    assert!(nothing, "{promise}");
     let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Now]);
     assert_eq!((severity, &*promise), (Severity::Note, REDLOCK));
 }
@@ -247,9 +239,8 @@ fn who_may_speak_on_all_channels_is_named() {
     let mut facts = good();
     let mut found = |users: Option<Users>, setting: &str| {
         facts.users = users;
-        facts
-            .config
-            .extend(fields(&format!("acl-pubsub-default={setting}")));
+        let setting = format!("acl-pubsub-default={setting}");
+        facts.config.extend(fields(&setting));
         complaints(&facts)
     };
     let users = |others, wide: &[&str]| {
@@ -295,8 +286,7 @@ fn what_could_not_be_asked_is_not_complained_of() {
         trial: good().trial,
         ..Facts::default()
     };
-    let found = complaints(&facts);
-    assert_eq!(found, []);
+    assert_eq!(complaints(&facts), []);
 }
 
 #[test]
@@ -307,10 +297,8 @@ fn a_missing_right_comes_with_the_rule_that_would_do() {
     let findings = judge(&facts);
     let scripts = findings.iter().find(|finding| finding.check == "scripts");
     let remedy = scripts.unwrap().remedy.clone().unwrap();
-    says(
-        &remedy,
-        ["ACL SETUSER alice on ><password> resetchannels ~app:* &app:*"],
-    );
+    let rule = "ACL SETUSER alice on ><password> resetchannels ~app:* &app:*";
+    says(&remedy, [rule]);
     assert_eq!(complaints(&facts), [(Severity::Unsafe, "scripts")]);
 }
 
@@ -329,6 +317,7 @@ fn who_is_not_there_is_all_there_is_to_say() {
 
 #[test]
 fn what_is_forbidden_is_found_with_what_would_do() {
+    use Severity::{Note, Warning};
     let mut facts = good();
     facts.rights = Some(Ok(Rights {
         missing: vec![MissingPermission::PUBLISH, MissingPermission::INFO],
@@ -339,14 +328,8 @@ fn what_is_forbidden_is_found_with_what_would_do() {
         unlisted: Some(StoreError::new(ErrorKind::Refused, "no SCAN")),
         ..Trial::default()
     });
-    assert_eq!(
-        complaints(&facts),
-        [
-            (Severity::Warning, "pushes"),
-            (Severity::Warning, "info"),
-            (Severity::Note, "listing"),
-        ]
-    );
+    let expected = [(Warning, "pushes"), (Warning, "info"), (Note, "listing")];
+    assert_eq!(complaints(&facts), expected);
     let remedies: Vec<_> = judge(&facts).into_iter().filter_map(|f| f.remedy).collect();
     assert!(remedies[0].contains("+publish &app:*"), "{remedies:?}");
 
@@ -374,8 +357,7 @@ fn who_acknowledges_is_counted() {
             push: Some(Duration::ZERO),
             ..Trial::default()
         });
-        let found = judge(&facts);
-        let mut found = found.into_iter();
+        let mut found = judge(&facts).into_iter();
         let one = found.find(|found| found.check == "acknowledged").unwrap();
         (one.severity, one.consequence)
     };
@@ -395,13 +377,11 @@ fn who_acknowledges_is_counted() {
 #[test]
 fn what_was_not_read_is_unknown() {
     let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let unlimited = format!("{replica}; maxmemory=0");
     let mut bases = vec![
         good(),
         with("aof_enabled=0", "save=3600 1"),
-        with(
-            &format!("{replica}; maxmemory=0"),
-            "min-replicas-to-write=1",
-        ),
+        with(&unlimited, "min-replicas-to-write=1"),
         with("redis_version=6.2.6", "acl-pubsub-default=resetchannels"),
     ];
     let (mut voter, mut gated, mut seen) = (good(), with(replica, ""), bases[3].clone());
@@ -416,16 +396,11 @@ fn what_was_not_read_is_unknown() {
     bases.extend([voter, gated, seen]);
     for base in bases {
         let texts = |facts: &Facts| -> Vec<String> {
-            judge(facts)
-                .into_iter()
-                .map(|finding| finding.found)
-                .collect()
+            judge(facts).into_iter().map(|it| it.found).collect()
         };
         let told = texts(&base);
-        assert!(
-            told.iter().all(|text| !text.contains("unknown")),
-            "{told:?}"
-        );
+        let unknown = |text: &String| text.contains("unknown");
+        assert!(!told.iter().any(unknown), "{told:?}");
         let without = |info: Option<&String>, config: Option<&String>| {
             let mut less = base.clone();
             info.map(|field| less.info.remove(field));
@@ -437,25 +412,17 @@ fn what_was_not_read_is_unknown() {
             let survives = |facts| promised(facts).contains("also over a restart");
             // INFO has a line for each replica there is.
             let replica = info.is_some_and(|field| field == "slave0");
-            assert!(
-                survives(&base) || !survives(&less) || replica,
-                "without {info:?} {config:?}"
-            );
+            let honest = survives(&base) || !survives(&less) || replica;
+            assert!(honest, "without {info:?} {config:?}");
         };
-        base.info
-            .keys()
-            .for_each(|field| without(Some(field), None));
-        base.config
-            .keys()
-            .for_each(|name| without(None, Some(name)));
+        let (info, config) = (base.info.keys(), base.config.keys());
+        info.for_each(|field| without(Some(field), None));
+        config.for_each(|name| without(None, Some(name)));
     }
     let mut silent = good();
     silent.info.clear();
-    let promised = promised(&silent);
-    says(
-        &promised,
-        ["a replica is promoted", "maxmemory-policy is unknown"],
-    );
+    let unknown = ["a replica is promoted", "maxmemory-policy is unknown"];
+    says(promised(&silent), unknown);
 }
 
 /// The remedy is what is missing, where the server names it.

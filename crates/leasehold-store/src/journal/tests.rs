@@ -137,6 +137,7 @@ fn who_follows_comes_to_the_same() {
     let (mut mine, mut near, mut far) = (Copy::default(), Copy::default(), Copy::default());
     let (mut sum, mut told) = (Xxh3::new(), 0);
     let mut since = Vec::new();
+    let follow = |copy: &mut Copy, news: &News| _ = copy.follow(&key, news, &inbox(1)).unwrap();
     for ((at, dead, steps), offset) in history().zip(1..) {
         told += mine.take(&steps, at, dead).unwrap().1.len();
         let bytes = entry::encode(&steps).unwrap();
@@ -144,20 +145,17 @@ fn who_follows_comes_to_the_same() {
         since.push(Entry { at, dead, bytes });
         let last = since.last().cloned().into_iter().collect();
         let base = (offset == 1).then(Vec::new);
-        near.follow(&key, &news(base, last, offset), &inbox(1))
-            .unwrap();
+        follow(&mut near, &news(base, last, offset));
         assert_eq!(near.base().unwrap(), mine.base().unwrap(), "{offset}");
         if offset % 50 == 25 {
             since.clear();
-            let base = mine.base().unwrap();
-            far.follow(&key, &news(Some(base), Vec::new(), offset), &inbox(1))
-                .unwrap();
+            let base = Some(mine.base().unwrap());
+            follow(&mut far, &news(base, Vec::new(), offset));
         } else if offset % 50 == 0 {
             let entries = std::mem::take(&mut since);
             let base = (offset == 50).then(Vec::new);
             let base = base.filter(|_| far.known.is_none());
-            far.follow(&key, &news(base, entries, offset), &inbox(1))
-                .unwrap();
+            follow(&mut far, &news(base, entries, offset));
             assert_eq!(far.base().unwrap(), mine.base().unwrap(), "{offset}");
         }
         sum.update(&mine.base().unwrap());
@@ -175,10 +173,8 @@ fn what_is_foretold_comes_true() {
     let (mut copy, mut refused, mut rung) = (Copy::default(), 0, 0);
     for (at, dead, steps) in history() {
         let commands = steps.commands.iter();
-        let foretold: Vec<_> = commands
-            .flat_map(|one| copy.queue.foretold(one))
-            .cloned()
-            .collect();
+        let foretold = commands.flat_map(|one| copy.queue.foretold(one));
+        let foretold: Vec<_> = foretold.cloned().collect();
         let claim = Claim {
             wait: false,
             ..claim(99, inbox(dice(5)), SECOND)
@@ -189,10 +185,8 @@ fn what_is_foretold_comes_true() {
             assert_eq!(outcome.reply, reply);
         }
         let (_, told) = copy.take(&steps, at, dead).unwrap();
-        rung += told
-            .iter()
-            .filter(|(_, event)| foretold.contains(event.inbox()))
-            .count();
+        let inboxes = told.iter().map(|(_, event)| event.inbox());
+        rung += inboxes.filter(|inbox| foretold.contains(inbox)).count();
     }
     assert!(refused > 300, "{refused}");
     assert!(rung > 300, "{rung}");
@@ -220,9 +214,8 @@ fn grants_are_told_by_two_queues() {
                 let mut ids = waiters.iter().map(|one| &one.claim.id_hint);
                 ids.any(|one| *one == id.to_string())
             };
-            let ours = grants
-                .iter()
-                .filter(|(_, inbox, id, ..)| *inbox == to && waited(id));
+            let ours = |(_, inbox, id, ..): &&Grant| *inbox == to && waited(id);
+            let ours = grants.iter().filter(ours);
             assert!(told.iter().eq(ours), "{number}: {told:?} of {grants:?}");
             said += told.len();
         }
@@ -268,11 +261,8 @@ fn who_was_not_heard_learns_it_by_a_base() {
     let (holder, granted) = release(3, 0);
     assert_eq!(holder, id(2).to_string());
     assert_eq!(heard(&first, &passed, 2).silent, Some(start));
-    let heard_later = heard(&first, &granted, 2);
-    assert_eq!(
-        (heard_later.silent, heard_later.told.len()),
-        (Some(start), 1)
-    );
+    let later = heard(&first, &granted, 2);
+    assert_eq!((later.silent, later.told.len()), (Some(start), 1));
     assert_eq!(heard(&first, &granted, 3).silent, None);
     assert_eq!(heard(&passed, &granted, 2).silent, None);
 }
@@ -297,40 +287,34 @@ fn what_is_damaged_is_not_believed() {
     let key = Key::new("k").unwrap();
     let (_, _, steps) = history().next().unwrap();
     let whole = entry::encode(&steps).unwrap();
-    let kind = |bytes: Vec<u8>| {
+    let followed = |base: Vec<u8>, entries| {
+        let news = news(Some(base), entries, 1);
+        let followed = Copy::default().follow(&key, &news, &inbox(1));
+        followed.err().map(|error| error.kind())
+    };
+    // As an entry, and as a base.
+    let kinds = |bytes: Vec<u8>| {
         let entry = Entry {
             at: StoreTime(1),
             dead: 0,
             bytes: bytes.clone(),
         };
-        let as_entry =
-            Copy::default().follow(&key, &news(Some(Vec::new()), vec![entry], 1), &inbox(1));
-        let as_base = Copy::default().follow(&key, &news(Some(bytes), Vec::new(), 1), &inbox(1));
-        (
-            as_entry.unwrap_err().kind(),
-            as_base.map_or_else(|error| Some(error.kind()), |_| None),
-        )
+        [followed(Vec::new(), vec![entry]), followed(bytes, vec![])]
     };
+    let corrupt = Some(ErrorKind::Corrupt);
     for cut in 0..whole.len() {
-        let (entry, base) = kind(whole[..cut].to_vec());
-        assert_eq!(entry, ErrorKind::Corrupt, "{cut}");
-        assert!(cut == 0 || base == Some(ErrorKind::Corrupt), "{cut}");
+        let [entry, base] = kinds(whole[..cut].to_vec());
+        assert_eq!(entry, corrupt, "{cut}");
+        assert!(cut == 0 || base == corrupt, "{cut}");
     }
     for bit in 32..8 * whole.len() {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(
-            kind(flipped),
-            (ErrorKind::Corrupt, Some(ErrorKind::Corrupt)),
-            "{bit}"
-        );
+        assert_eq!(kinds(flipped), [corrupt; 2], "{bit}");
     }
     let mut other = whole;
     other[0] = 9;
-    assert_eq!(
-        kind(other),
-        (ErrorKind::Unsupported, Some(ErrorKind::Unsupported))
-    );
+    assert_eq!(kinds(other), [Some(ErrorKind::Unsupported); 2]);
 }
 
 /// A clock that is too far off changes nothing, for all alike.

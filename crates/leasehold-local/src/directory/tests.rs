@@ -49,10 +49,8 @@ fn a_directory_of_the_system_is_left_as_it_is() {
         let open = fs::File::open(path).unwrap().into();
         let checked = user_dir::check_owner(path, &open, &fstat(&open).unwrap());
         let hint = refusal(checked, "");
-        assert!(
-            hint.starts_with("name a directory of your own below it"),
-            "{hint}"
-        );
+        let below = hint.starts_with("name a directory of your own below it");
+        assert!(below, "{hint}");
     }
 }
 

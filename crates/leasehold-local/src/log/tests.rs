@@ -14,10 +14,8 @@ const START: StoreTime = StoreTime(1_795_000_000_000_000);
 
 fn entry(number: u64, at: StoreTime) -> AuditEntry {
     let (token, arrival) = (Token::from(number), Arrival(number));
-    let (claim, owner) = (
-        "1a2b3c…".to_owned(),
-        ClientInfo::new("host", 7, Some("label")),
-    );
+    let claim = "1a2b3c…".to_owned();
+    let owner = ClientInfo::new("host", 7, Some("label"));
     let hold = AuditedHold::new(token, arrival, claim, Mode::EXCLUSIVE, owner);
     AuditEntry::new(at, AuditEvent::Returned, Some(hold))
 }
@@ -200,8 +198,9 @@ async fn a_log_that_cannot_be_written_stops_nobody() {
     taken(Command::Break { by, only: None }).await;
     let mut log = Records::audit_log(&store, None, StoreTime(0)).unwrap();
     let entries = log.next_page().await.unwrap();
-    assert!(
-        matches!(&entries[..], [broken] if matches!(broken.entry.event, AuditEvent::Broken { .. })),
-        "{entries:?}"
-    );
+    let [broken] = &entries[..] else {
+        panic!("{entries:?}");
+    };
+    let is_broken = matches!(broken.entry.event, AuditEvent::Broken { .. });
+    assert!(is_broken, "{entries:?}");
 }

@@ -58,10 +58,8 @@ impl Case {
 
     /// As after a restart of the process.
     fn forget(&self) {
-        let slot = self
-            .store
-            .records
-            .get(&RecordFile::of(&self.store, "k").name);
+        let file = RecordFile::of(&self.store, "k");
+        let slot = self.store.records.get(&file.name);
         *slot.try_lock().unwrap() = OpenRecord::default();
     }
 
@@ -81,11 +79,8 @@ impl Case {
         let looks = self.read().unwrap_err().kind();
         let locked = RecordFile::of(&self.store, "k").try_lock();
         let step = locked.and_then(|locked| locked.unwrap().read(&self.key));
-        assert_eq!(
-            step.unwrap_err().kind(),
-            looks,
-            "who writes is told the same"
-        );
+        let writes = step.unwrap_err().kind();
+        assert_eq!(writes, looks, "who writes is told the same");
         looks
     }
 }
@@ -161,10 +156,8 @@ fn every_half_way_state_is_gone_on_from() {
         assert_eq!(fs::metadata(case.path()).unwrap().len(), 4096);
     }
     // In its place, to the other half, to more room, and back to less.
-    let steps = (2..40)
-        .map(claim)
-        .chain((1..10).map(release))
-        .chain((10..40).map(settled));
+    let steps = (2..40).map(claim).chain((1..10).map(release));
+    let steps = steps.chain((10..40).map(settled));
     let (mut moves, mut sizes) = (BTreeSet::new(), BTreeSet::new());
     for command in steps {
         let queue = case.read().unwrap();
@@ -618,8 +611,6 @@ fn few_records_stay_open_however_many_clients_a_process_has() {
     }
     let open = |store: &Arc<Inner>| store.records.0.lock().unwrap().len();
     let open: usize = stores.iter().map(open).sum();
-    assert!(
-        open <= MOST_OPEN + stores.len() * FEW_OPEN,
-        "{open} are open"
-    );
+    let most = MOST_OPEN + stores.len() * FEW_OPEN;
+    assert!(open <= most, "{open} are open");
 }

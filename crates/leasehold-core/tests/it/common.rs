@@ -29,10 +29,24 @@ pub(crate) fn lock_mode(writes: bool) -> Mode {
 
 /// A release that hands the key on, and is remembered.
 pub(crate) fn release(id: ClaimId) -> Command {
+    leave(id, true, false)
+}
+
+/// One that only tells the next in line that the key is vacant.
+pub(crate) fn vacate(id: ClaimId) -> Command {
+    leave(id, false, false)
+}
+
+/// One that hands the key on, and need not be remembered.
+pub(crate) fn settle(id: ClaimId) -> Command {
+    leave(id, true, true)
+}
+
+fn leave(id: ClaimId, hand_off: bool, settled: bool) -> Command {
     Command::Release(Release {
         id,
-        hand_off: true,
-        settled: false,
+        hand_off,
+        settled,
         unused: false,
     })
 }

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
 use leasehold_core::{
-    Claim, ClaimContext, ClaimId, ClaimView, ClientInfo, Command, Mode, Queue, Release, StoreTime,
-    Token,
+    Claim, ClaimContext, ClaimId, ClaimView, ClientInfo, Command, Mode, Queue, StoreTime, Token,
 };
 use proptest::prelude::*;
+
+use crate::common::settle;
 
 const NOW: StoreTime = StoreTime(1_000_000);
 const KEYS: usize = 4;
@@ -107,13 +108,7 @@ impl World {
         }
         let (step, key) = (worker.released, worker.plan[worker.released].0);
         self.workers[number].released += 1;
-        let release = Command::Release(Release {
-            id: Self::id(number, step),
-            hand_off: true,
-            settled: true,
-            unused: false,
-        });
-        self.queues[key].apply(&release, NOW);
+        self.queues[key].apply(&settle(Self::id(number, step)), NOW);
         true
     }
 
@@ -151,15 +146,13 @@ impl World {
             leaves: claim.kept,
         };
         let holders = look.holders.iter().enumerate();
+        let holders = holders.map(|(at, it)| state(at, &it.claim, it.token));
         let waiters = look.waiters.iter().enumerate();
+        let waiters = waiters.map(|(at, it)| state(at, &it.claim, Token::NONE));
         KeyClaims {
             units: mode(key, 0).capacity().units(),
-            holders: holders
-                .map(|(at, it)| state(at, &it.claim, it.token))
-                .collect(),
-            waiters: waiters
-                .map(|(at, it)| state(at, &it.claim, Token::NONE))
-                .collect(),
+            holders: holders.collect(),
+            waiters: waiters.collect(),
         }
     }
 
@@ -175,8 +168,8 @@ impl World {
             waiter.unwrap().id.clone()
         });
         let worker = |hint: String| {
-            let mine =
-                |number: &usize| (0..64).any(|step| Self::id(*number, step).to_string() == hint);
+            let is_it = |id: ClaimId| id.to_string() == hint;
+            let mine = |number: &usize| (0..64).any(|step| is_it(Self::id(*number, step)));
             (0..self.workers.len()).find(mine).unwrap()
         };
         claims.map(worker).collect()

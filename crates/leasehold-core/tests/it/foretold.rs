@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue, Release, StoreTime,
+    Claim, ClaimId, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue, StoreTime,
 };
+
+use crate::common::settle;
 
 const START: StoreTime = StoreTime(1_000_000);
 
@@ -38,12 +40,7 @@ fn release_after(seconds: u64, waiters: &[Claim; 2]) -> (Vec<u128>, Option<bool>
         ttl: Duration::ZERO,
     };
     queue.apply(&watch, at(seconds));
-    let release = Command::Release(Release {
-        id: ClaimId::from_random(1),
-        hand_off: true,
-        settled: true,
-        unused: false,
-    });
+    let release = settle(ClaimId::from_random(1));
     let woken = queue.foretold(&release);
     let is_woken = |number: &u128| woken.contains(&&Inbox::new(format!("inbox-{number}")).unwrap());
     let woken = [1, 2, 3].into_iter().filter(is_woken).collect();
@@ -51,14 +48,10 @@ fn release_after(seconds: u64, waiters: &[Claim; 2]) -> (Vec<u128>, Option<bool>
     let granted =
         matches!(&outcome.events[0], Event::Granted { id, .. } if *id == ClaimId::from_random(2));
     assert!(granted, "{:?}", outcome.events);
-    let next = outcome
-        .events
-        .iter()
-        .find(|event| matches!(event, Event::Next { .. }));
-    (
-        woken,
-        next.map(|event| queue.is_known_in_time(event, outcome.at)),
-    )
+    let is_next = |event: &&Event| matches!(event, Event::Next { .. });
+    let next = outcome.events.iter().find(is_next);
+    let known = next.map(|event| queue.is_known_in_time(event, outcome.at));
+    (woken, known)
 }
 
 /// Who renews its place before the heir can be gone hears of it then: it is not woken.
@@ -75,10 +68,8 @@ fn who_is_next_is_woken_only_where_it_would_look_too_late() {
         // The longer it has waited, the less is known of when it asks.
         (8, 10, 10, false),
     ] {
-        let waiters = [
-            waiting(2, Mode::EXCLUSIVE, heir),
-            waiting(3, Mode::EXCLUSIVE, next),
-        ];
+        let waiters = [(2, heir), (3, next)];
+        let waiters = waiters.map(|(number, ttl)| waiting(number, Mode::EXCLUSIVE, ttl));
         let woken = if known { vec![2] } else { vec![2, 3] };
         let told = release_after(seconds, &waiters);
         assert_eq!(told, (woken, Some(known)), "{seconds} {heir} {next}");

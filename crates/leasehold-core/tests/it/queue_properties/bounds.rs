@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClaimId, Command, DROPS_PER_STEP, Event, Mode, Queue, Release, Reply, StoreTime,
-    TOMBSTONE_LIFE, TOMBSTONES,
+    Claim, ClaimId, Command, DROPS_PER_STEP, Event, Mode, Queue, Reply, StoreTime, TOMBSTONE_LIFE,
+    TOMBSTONES,
 };
 
-use crate::common::release;
+use crate::common::{release, standing, vacate};
 use crate::queue_properties::histories::{inbox, ms};
 use crate::queue_properties::world::in_the_record;
 
@@ -15,12 +15,16 @@ fn id(n: u64) -> ClaimId {
     ClaimId::new(format!("{n:06}")).unwrap()
 }
 
-fn claim(n: u64, mode: Mode, waits: Duration) -> Command {
-    Command::Claim(Claim {
+fn one(n: u64, mode: Mode, waits: Duration) -> Claim {
+    Claim {
         waiter_ttl: waits,
         inbox: Some(inbox(1)),
         ..Claim::new(id(n), mode, waits)
-    })
+    }
+}
+
+fn claim(n: u64, mode: Mode, waits: Duration) -> Command {
+    Command::Claim(one(n, mode, waits))
 }
 
 /// Design 1: "at most 256 drops a step", and still nobody waits for ever.
@@ -64,11 +68,8 @@ fn tombstones_are_bounded() {
     };
     assert!(matches!(try_again(&queue, 0, now), Reply::Standing(_)));
     assert_eq!(try_again(&queue, 1, now), Reply::Gone);
-    let forgotten = now + TOMBSTONE_LIFE;
-    assert!(matches!(
-        try_again(&queue, 1, forgotten),
-        Reply::Standing(_)
-    ));
+    let forgotten = try_again(&queue, 1, now + TOMBSTONE_LIFE);
+    assert!(matches!(forgotten, Reply::Standing(_)));
     // Forgetting needs no step of its own, and a step back of the clock does
     // not make a tombstone live longer than that in the key's time.
     queue.apply(&release(999), now.before(ms(5_000)));
@@ -84,26 +85,15 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     let mut queue = Queue::default();
     queue.apply(&claim(0, Mode::EXCLUSIVE, lease), now);
     queue.apply(&claim(1, Mode::EXCLUSIVE, lease), now);
-    let leave = Command::Release(Release {
-        id: id(0),
-        hand_off: false,
-        settled: false,
-        unused: false,
-    });
-    let outcome = queue.apply(&leave, now);
-    assert!(
-        matches!(outcome.events[..], [Event::Next { blocked_until, .. }] if blocked_until == now)
-    );
+    let told = queue.apply(&vacate(id(0)), now).events;
+    assert!(matches!(told[..], [Event::Next { blocked_until, .. }] if blocked_until == now));
 
     let token_of = |queue: &Queue, ahead: bool| {
-        let Command::Claim(mut stranger) = claim(2, Mode::EXCLUSIVE, lease) else {
-            unreachable!();
-        };
-        stranger.ahead = ahead;
-        match queue.clone().apply(&Command::Claim(stranger), now).reply {
-            Reply::Standing(standing) => standing.token,
-            other => panic!("{other:?}"),
-        }
+        let stranger = Command::Claim(Claim {
+            ahead,
+            ..one(2, Mode::EXCLUSIVE, lease)
+        });
+        standing(queue.clone().apply(&stranger, now).reply).token
     };
     assert_eq!(token_of(&queue, false), None, "fair");
     assert!(token_of(&queue, true).is_some(), "unfair");

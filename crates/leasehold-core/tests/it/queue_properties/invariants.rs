@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use leasehold_core::{
     Arrival, BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP,
-    Event, Holder, Mode, Queue, Release, ReleaseReply, Renew, RenewReply, Reply, ResizeReply,
-    Snapshot, StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WaiterView, WatchReply,
+    Event, Holder, Mode, Queue, ReleaseReply, Renew, RenewReply, Reply, ResizeReply, Snapshot,
+    StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WaiterView, WatchReply,
 };
 
+use crate::common::vacate;
 use crate::queue_properties::histories::{id_shown_as, ms};
 use crate::queue_properties::reference::{Expected, Known, Reference};
 use crate::queue_properties::world::{
@@ -51,11 +52,8 @@ fn reply_is_as_the_reference_says(taken: &Taken<'_>) {
         }
         _ => false,
     };
-    assert!(
-        agree,
-        "{:?}: {:?} expected, {:?} answered",
-        taken.command, taken.expected, taken.outcome.reply
-    );
+    let (command, expected, reply) = (taken.command, &taken.expected, taken.outcome.reply);
+    assert!(agree, "{command:?}: {expected:?}, and not {reply:?}");
 }
 
 /// Callers match the replies of their verb only: whatever it was, it is one of those.
@@ -100,9 +98,8 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
     assert_eq!(holders, seen.holders, "holders");
     let line = behind.into_iter().chain(reference.waiting());
     let line = line.map(view).zip(1_u64..);
-    let waiters: Vec<_> = line
-        .map(|(claim, position)| WaiterView { claim, position })
-        .collect();
+    let waiters = line.map(|(claim, position)| WaiterView { claim, position });
+    let waiters: Vec<_> = waiters.collect();
     assert_eq!(waiters, seen.waiters, "waiters");
     assert_eq!(seen.capacity, reference.capacity(), "capacity");
     assert_eq!(seen.last_token, reference.last_token, "last token");
@@ -116,13 +113,9 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
 
 /// Design 1: "Store time never goes back for a key".
 fn store_time_never_goes_back(world: &mut World, taken: &Taken<'_>) {
-    assert!(
-        taken.outcome.at >= world.last_at,
-        "time went back from {:?} to {:?}",
-        world.last_at,
-        taken.outcome.at
-    );
-    world.last_at = taken.outcome.at;
+    let (last, now) = (world.last_at, taken.outcome.at);
+    assert!(now >= last, "time went back from {last:?} to {now:?}");
+    world.last_at = now;
 }
 
 /// Design 1: tokens are "strictly increasing per key; and because time is the
@@ -139,40 +132,26 @@ fn tokens_increase_in_the_order_of_grants(world: &mut World, taken: &Taken<'_>) 
         }
         // Who waits behind another of its client may have to wait anew.
         let anew = !held_before.contains(&arrival);
-        assert!(
-            known.is_none() || adopts(taken.command) || anew,
-            "the token of {arrival:?} changed"
-        );
+        let may_change = known.is_none() || adopts(taken.command) || anew;
+        assert!(may_change, "the token of {arrival:?} changed");
         let shared = before.values().any(|before| *before == token);
-        assert!(
-            token > highest || (shared && known.is_none()),
-            "{token:?} granted after {highest:?}",
-        );
+        let in_order = token > highest || (shared && known.is_none());
+        assert!(in_order, "{token:?} granted after {highest:?}");
         world.highest_token = world.highest_token.max(token);
     }
     // Whoever comes to hold has a higher token than all who have held.
     let has_held = |(arrival, _): &(&Arrival, &Token)| world.held.contains(arrival);
-    let shared: BTreeSet<_> = before
-        .iter()
-        .filter(has_held)
-        .map(|(_, token)| *token)
-        .collect();
+    let shared = before.iter().filter(has_held);
+    let shared: BTreeSet<_> = shared.map(|(_, token)| *token).collect();
     let tokens: BTreeSet<_> = taken.seen_after.holders.iter().map(|h| h.token).collect();
     for token in tokens {
-        let held = shared.contains(&token);
-        assert!(
-            held || token > world.highest_held,
-            "{token:?} holds after {:?}",
-            world.highest_held
-        );
-        world.highest_held = world.highest_held.max(token);
+        let (held, highest) = (shared.contains(&token), world.highest_held);
+        assert!(held || token > highest, "{token:?} holds after {highest:?}");
+        world.highest_held = highest.max(token);
     }
     world.held.extend(arrivals_held(&taken.seen_after));
-    let last = taken.seen_after.last_token;
-    assert!(
-        last >= taken.seen_before.last_token,
-        "a token was forgotten"
-    );
+    let (before, last) = (taken.seen_before.last_token, taken.seen_after.last_token);
+    assert!(last >= before, "{before:?} was forgotten");
     world.highest_token = world.highest_token.max(last);
 }
 
@@ -183,20 +162,13 @@ fn arrivals_increase_and_order_is_kept(world: &mut World, taken: &Taken<'_>) {
     };
     let old = known(&taken.seen_before);
     for arrival in known(&taken.seen_after).difference(&old) {
-        assert!(
-            *arrival > world.highest_arrival,
-            "{arrival:?} came after {:?}",
-            world.highest_arrival
-        );
+        let highest = world.highest_arrival;
+        assert!(*arrival > highest, "{arrival:?} came after {highest:?}");
         world.highest_arrival = *arrival;
     }
     let waiters = &taken.seen_after.waiters;
-    assert!(
-        waiters
-            .windows(2)
-            .all(|two| two[0].claim.arrival < two[1].claim.arrival),
-        "waiters out of order"
-    );
+    let in_order = waiters.is_sorted_by(|one, next| one.claim.arrival < next.claim.arrival);
+    assert!(in_order, "waiters out of order");
 }
 
 pub(crate) fn arrivals_held(seen: &Snapshot) -> BTreeSet<Arrival> {
@@ -212,21 +184,17 @@ pub(crate) fn claims(seen: &Snapshot) -> impl Iterator<Item = &ClaimView> {
 /// granted before a semaphore shrank may exceed it, and does not grow.
 fn granted_weights_fit_the_capacity(taken: &Taken<'_>) {
     let used = |seen: &Snapshot| -> u64 {
-        let holds: BTreeMap<_, _> = seen
-            .holders
-            .iter()
-            .map(|h| (h.token, h.claim.mode.weight()))
-            .collect();
-        holds.values().sum()
+        let holds = seen.holders.iter();
+        let holds = holds.map(|h| (h.token, h.claim.mode.weight()));
+        holds.collect::<BTreeMap<_, _>>().values().sum()
     };
     let (was, is) = (used(&taken.seen_before), used(&taken.seen_after));
     let units = |seen: &Snapshot| seen.capacity.map_or(0, Capacity::units);
     // The step that shrinks it grants first what was due before.
     let shrinks = matches!(taken.command, Command::Resize { .. });
-    let before = if shrinks {
-        units(&taken.seen_before)
-    } else {
-        0
+    let before = match shrinks {
+        true => units(&taken.seen_before),
+        false => 0,
     };
     let bound = units(&taken.seen_after).max(was).max(before);
     assert!(is <= bound, "{is} granted of {bound}, after {was}");
@@ -246,10 +214,7 @@ fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
     assert!(!taken.outcome.events.iter().any(granted));
     let opens = taken.outcome.at + taken.now.closed;
     for told in told_to_look(taken) {
-        assert!(
-            told >= opens,
-            "told to look at {told:?}, closed to {opens:?}"
-        );
+        assert!(told >= opens, "look at {told:?}, closed to {opens:?}");
     }
 }
 
@@ -279,10 +244,8 @@ fn fair_holders_came_before_all_who_wait(reference: &Reference, seen: &Snapshot)
         let arrival = holder.claim.arrival;
         let mut claims = reference.claims.iter();
         let passed = claims.any(|claim| claim.arrival == arrival && claim.passed);
-        assert!(
-            passed || arrival < first,
-            "{arrival:?} holds while {first:?} waits"
-        );
+        let may_hold = passed || arrival < first;
+        assert!(may_hold, "{arrival:?} holds while {first:?} waits");
     }
 }
 
@@ -330,9 +293,8 @@ fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
 /// lives as long as its minimum hold.
 fn deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken: &Taken<'_>) {
     let cut = matches!(taken.command, Command::Unheard { .. });
-    let after: BTreeMap<_, _> = claims(&taken.seen_after)
-        .map(|claim| (claim.arrival, claim))
-        .collect();
+    let after = claims(&taken.seen_after).map(|claim| (claim.arrival, claim));
+    let after: BTreeMap<_, _> = after.collect();
     for before in claims(&taken.seen_before) {
         let Some(after) = after.get(&before.arrival) else {
             continue;
@@ -340,10 +302,9 @@ fn deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken: &Taken<'_>) {
         if after.kept && !before.kept {
             continue;
         }
-        let least = if cut {
-            before.deadline.min(taken.outcome.at + UNHEARD_CUT)
-        } else {
-            before.deadline
+        let least = match cut {
+            true => before.deadline.min(taken.outcome.at + UNHEARD_CUT),
+            false => before.deadline,
         };
         assert!(after.deadline >= least, "{before:?} cut to {after:?}");
     }
@@ -369,14 +330,7 @@ fn a_released_claim_stays_released(taken: &Taken<'_>) {
     let almost = TOMBSTONE_LIFE - Duration::from_micros(1);
     // Fewer tombstones than there is room for do not push this one out.
     for n in 1..TOMBSTONES {
-        let other = ClaimId::from_random(n as u128);
-        let release = Command::Release(Release {
-            id: other,
-            hand_off: false,
-            settled: false,
-            unused: false,
-        });
-        queue.apply(&release, taken.clock);
+        queue.apply(&vacate(ClaimId::from_random(n as u128)), taken.clock);
     }
     for clock in [taken.clock, taken.clock + almost] {
         assert_eq!(queue.apply(&claim, clock).reply, Reply::Gone, "{clock:?}");
@@ -473,11 +427,7 @@ fn at_most_so_many_drops(taken: &Taken<'_>, after: &Queue) {
         return;
     }
     let (was, is) = (in_the_record(taken.before), in_the_record(after));
-    assert!(
-        is + DROPS_PER_STEP + 1 >= was,
-        "{} dropped in one step",
-        was - is
-    );
+    assert!(is + DROPS_PER_STEP + 1 >= was, "{was}, {is} after a step");
 }
 
 /// Design 1: "a dead waiter drops out by itself", and any step drops dead
@@ -504,10 +454,6 @@ fn nobody_waits_for_ever_behind_the_dead(taken: &Taken<'_>, queue: &Queue) {
     }
     queue.apply(&stranger, clock + wait);
     let seen = queue.look(clock + wait);
-    assert!(
-        seen.holders
-            .iter()
-            .any(|h| h.claim.arrival == patient.claim.arrival),
-        "{patient:?} waits behind the dead: {seen:?}"
-    );
+    let holds = arrivals_held(&seen).contains(&patient.claim.arrival);
+    assert!(holds, "{patient:?} waits behind the dead: {seen:?}");
 }

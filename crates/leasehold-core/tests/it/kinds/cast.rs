@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue, Renew, Reply,
-    Rotate, Snapshot, StoreTime,
+    Adopt, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue, Renew,
+    Reply, Rotate, Snapshot, StoreTime,
 };
 use proptest::prelude::*;
 
@@ -154,39 +154,35 @@ impl Cast {
     pub(crate) fn command(&mut self, step: &Move) -> Option<Command> {
         self.pass(step.pause);
         let who = step.who;
-        match step.verb {
-            Verb::Break => return Some(break_all()),
-            Verb::Die => {
-                return Some(Command::Bury {
-                    inboxes: vec![inbox(who)],
-                });
-            }
-            Verb::Resize(to) => {
-                let from = match self.look().capacity? {
-                    leasehold_core::Capacity::Permits(n) => n,
-                    leasehold_core::Capacity::Lock => return None,
-                };
-                return Some(Command::Resize { from, to });
-            }
+        Some(match step.verb {
+            Verb::Break => break_all(),
+            Verb::Die => Command::Bury {
+                inboxes: vec![inbox(who)],
+            },
+            Verb::Resize(to) => match self.look().capacity? {
+                Capacity::Permits(from) => Command::Resize { from, to },
+                Capacity::Lock => return None,
+            },
             Verb::Unheard => {
-                let holders = self.look().holders;
-                return Some(Command::Unheard {
+                let holders = self.look().holders.into_iter();
+                let granted = holders.map(|h| (h.claim.arrival, Duration::ZERO));
+                Command::Unheard {
                     silent: vec![inbox(who)],
-                    granted: holders
-                        .iter()
-                        .map(|h| (h.claim.arrival, Duration::ZERO))
-                        .collect(),
+                    granted: granted.collect(),
                     passed: Vec::new(),
-                });
+                }
             }
-            Verb::Watch => {
-                return Some(Command::Watch {
-                    inbox: inbox(who),
-                    ttl: 2 * LEASE,
-                });
-            }
-            _ => {}
-        }
+            Verb::Watch => Command::Watch {
+                inbox: inbox(who),
+                ttl: 2 * LEASE,
+            },
+            _ => return self.command_of_claim(step),
+        })
+    }
+
+    /// The same of a move of the client's claim.
+    fn command_of_claim(&mut self, step: &Move) -> Option<Command> {
+        let who = step.who;
         let Some(part) = self.parts[who].clone() else {
             return (step.verb == Verb::Join).then(|| {
                 let id = self.fresh();
@@ -236,11 +232,7 @@ impl Cast {
             (Command::Renew(renew), Reply::Standing(_)) => {
                 if let Some(rotate) = &renew.rotate {
                     self.parts[who] = None;
-                    let holder = if rotate.adopt.is_some() {
-                        (who + 1) % CLIENTS
-                    } else {
-                        who
-                    };
+                    let holder = (who + usize::from(rotate.adopt.is_some())) % CLIENTS;
                     self.parts[holder] = Some(Part {
                         id: rotate.to.clone(),
                         version: rotate.version + 1,

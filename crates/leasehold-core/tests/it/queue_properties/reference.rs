@@ -154,11 +154,8 @@ impl Reference {
 
     /// Claims with one token weigh once.
     fn used(&self) -> u64 {
-        let weights: BTreeMap<_, _> = self
-            .held()
-            .map(|claim| (claim.token, claim.mode.weight()))
-            .collect();
-        weights.values().sum()
+        let weights = self.held().map(|claim| (claim.token, claim.mode.weight()));
+        weights.collect::<BTreeMap<_, _>>().values().sum()
     }
 
     fn fits(&self, mode: Mode) -> bool {
@@ -172,16 +169,18 @@ impl Reference {
         claim.token.is_none() && claim.mode.weight() > units
     }
 
+    /// The tombstone of an id: there is one at most.
+    fn tombstone(&self, id: &ClaimId) -> Option<&Buried> {
+        let stands = |buried: &&Buried| buried.id == *id && buried.forget > self.now;
+        self.buried.iter().find(stands)
+    }
+
     fn is_buried(&self, id: &ClaimId) -> bool {
-        self.buried
-            .iter()
-            .any(|buried| buried.id == *id && buried.forget > self.now)
+        self.tombstone(id).is_some()
     }
 
     fn was_rotated(&self, id: &ClaimId) -> bool {
-        self.buried
-            .iter()
-            .any(|buried| buried.id == *id && buried.forget > self.now && buried.rotated)
+        self.tombstone(id).is_some_and(|buried| buried.rotated)
     }
 
     // ---- small steps ----
@@ -381,9 +380,7 @@ impl Reference {
             .retain(|(watcher, _)| !silent.contains(watcher));
         let mut back = None;
         for claim in self.claims.iter_mut().filter(|claim| claim.is_of(silent)) {
-            let told = granted
-                .iter()
-                .find(|(arrival, _)| *arrival == claim.arrival);
+            let told = granted.iter().find(|told| told.0 == claim.arrival);
             if claim.token.is_none() || told.is_some() {
                 claim.deadline = claim.deadline.min(cut);
             }
@@ -440,10 +437,9 @@ impl Reference {
         let in_turn = open && self.waiting().next().is_none() && self.fits(claim.mode);
         let at_once = barges || in_turn || nested.is_some();
         if !at_once && !claim.wait {
-            return if open {
-                Expected::Busy
-            } else {
-                Expected::Quarantined
+            return match open {
+                true => Expected::Busy,
+                false => Expected::Quarantined,
             };
         }
         let Reply::Standing(standing) = seen else {
@@ -457,10 +453,9 @@ impl Reference {
             && self.waiting().next().is_none()
             && self.may_follow(runs, claim.inbox.as_ref(), Arrival(u64::MAX));
         let token = (at_once || follows).then(|| nested.unwrap_or_else(|| self.next_token()));
-        let ttl = if at_once {
-            claim.lease_ttl.max(claim.min_hold)
-        } else {
-            claim.waiter_ttl
+        let ttl = match at_once {
+            true => claim.lease_ttl.max(claim.min_hold),
+            false => claim.waiter_ttl,
         };
         self.lapsed.remove(&claim.id);
         self.perhaps_buried.remove(&claim.id);
@@ -508,11 +503,10 @@ impl Reference {
         let id = done_before.map_or(&renew.id, |rotate| &rotate.to);
         let Some(known) = self.known(id).filter(|claim| !claim.kept).cloned() else {
             self.promote();
-            return if self.was_rotated(&renew.id) {
-                Expected::Exactly(Reply::Superseded)
-            } else {
-                Expected::Exactly(Reply::Gone)
-            };
+            return Expected::Exactly(match self.was_rotated(&renew.id) {
+                true => Reply::Superseded,
+                false => Reply::Gone,
+            });
         };
         if let Some(unfit) = self.unfit(&known) {
             return unfit;
@@ -572,10 +566,8 @@ impl Reference {
     }
 
     fn release(&mut self, release: &Release) -> Expected {
-        let found = self
-            .known(&release.id)
-            .filter(|claim| !claim.kept)
-            .map(|claim| claim.token.is_some());
+        let found = self.known(&release.id).filter(|claim| !claim.kept);
+        let found = found.map(|claim| claim.token.is_some());
         if found.is_some() {
             if let Some(claim) = self.known_mut(&release.id).filter(|_| release.unused) {
                 claim.min_hold = Duration::ZERO;
@@ -594,10 +586,8 @@ impl Reference {
         let named = |claim: &Known| only.is_none_or(|only| claim.token == Some(only));
         if only.is_some() {
             self.promote();
-            if !self
-                .held()
-                .any(|claim| named(claim) && self.behind(claim).is_none())
-            {
+            let held = |claim: &Known| named(claim) && self.behind(claim).is_none();
+            if !self.held().any(held) {
                 return Expected::Broken(0, self.last_token);
             }
         }

@@ -72,9 +72,8 @@ fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
     let first = |seen: &Snapshot, queue: &Queue| {
         let granted = granted_in(queue);
         let mut waiters = seen.waiters.iter().map(|waiter| &waiter.claim);
-        waiters
-            .find(|claim| !granted.contains_key(&claim.arrival))
-            .cloned()
+        let first = waiters.find(|claim| !granted.contains_key(&claim.arrival));
+        first.cloned()
     };
     if let Some(next) = first(&taken.seen_after, &world.queue)
         && let Some(was) = first(&taken.seen_before, taken.before)
@@ -93,10 +92,8 @@ fn who_is_next_is_told(world: &World, taken: &Taken<'_>) {
 /// another client hears of that.
 fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
     let unfit = |arrival| {
-        let events = &taken.outcome.events;
-        events
-            .iter()
-            .any(|e| matches!(e, Event::Unfit { arrival: a, .. } if *a == arrival))
+        let is_it = |e: &Event| matches!(e, Event::Unfit { arrival: a, .. } if *a == arrival);
+        taken.outcome.events.iter().any(is_it)
     };
     let after = claims(&taken.seen_after);
     let after: BTreeSet<_> = after.map(|claim| claim.arrival).collect();
@@ -104,14 +101,12 @@ fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
     for waiter in &taken.seen_before.waiters {
         let claim = &waiter.claim;
         let stays = after.contains(&claim.arrival);
-        let by_itself =
-            actor.as_ref() == Some(&claim.id_hint) && taken.outcome.reply != Reply::Taken;
+        let is_actor = actor.as_ref() == Some(&claim.id_hint);
+        let by_itself = is_actor && taken.outcome.reply != Reply::Taken;
         let listens = record_inbox(taken.before, claim.arrival).is_some();
         let buried = matches!(taken.command, Command::Bury { .. });
-        assert!(
-            stays || by_itself || buried || unfit(claim.arrival) == listens,
-            "{claim:?} was dropped in silence"
-        );
+        let told = stays || by_itself || buried || unfit(claim.arrival) == listens;
+        assert!(told, "{claim:?} was dropped in silence");
     }
     let adopted = |event: &&Event| matches!(event, Event::Adopted { .. });
     let adopted: Vec<_> = taken.outcome.events.iter().filter(adopted).collect();
@@ -122,11 +117,8 @@ fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
     }
     let moved = after.iter().filter(|arrival| {
         let former = record_inbox(taken.before, **arrival);
-        let kept = world
-            .reference
-            .claims
-            .iter()
-            .any(|claim| claim.arrival == **arrival && claim.kept);
+        let mut claims = world.reference.claims.iter();
+        let kept = claims.any(|claim| claim.arrival == **arrival && claim.kept);
         former.is_some() && former != inbox_of(world, **arrival) && !kept
     });
     assert_eq!(moved.count(), adopted.len(), "{:?}", taken.command);
@@ -150,11 +142,7 @@ fn watchers_hear_of_every_change_and_of_nothing_else(
     let first = |queue: &Queue| {
         let record = serde_json::to_value(queue).unwrap();
         let (token, entry) = (&record["granted"][0][0], &record["granted"][0][1]);
-        (
-            token.clone(),
-            entry["arrival"].clone(),
-            entry["note"].clone(),
-        )
+        [token, &entry["arrival"], &entry["note"]].map(Clone::clone)
     };
     let changed = first(taken.before) != first(&world.queue);
     let dead = match taken.command {

@@ -145,9 +145,8 @@ impl World {
         let watching = self.reference.watchers.clone();
         let outcome = self.queue.apply(command, now);
         let followers = followers_in(&before);
-        let expected = self
-            .reference
-            .apply(command, now, &outcome.reply, &followers);
+        let reference = &mut self.reference;
+        let expected = reference.apply(command, now, &outcome.reply, &followers);
         let taken = Taken {
             command,
             clock,
@@ -162,11 +161,8 @@ impl World {
         told::what_it_should(self, &taken, &watching);
         if matches!(command, Command::Watch { .. }) && self.queue == Queue::default() {
             // Who has watched a key that nobody uses leaves nothing, not even its time.
-            assert_eq!(
-                self.reference.last_token,
-                Token::NONE,
-                "of a key that was used"
-            );
+            let last = self.reference.last_token;
+            assert_eq!(last, Token::NONE, "of a key that was used");
             assert_eq!(outcome.events, [], "there is nobody");
             self.reference.forget();
             self.last_at = StoreTime(0);
@@ -236,9 +232,8 @@ pub(crate) fn arrival(entry: &Value) -> Arrival {
 
 pub(crate) fn granted_in(queue: &Queue) -> BTreeMap<Arrival, Token> {
     let granted = granted(queue).into_iter();
-    granted
-        .map(|(token, entry)| (arrival(&entry), token))
-        .collect()
+    let granted = granted.map(|(token, entry)| (arrival(&entry), token));
+    granted.collect()
 }
 
 /// Those that are granted behind others, as far as the queue has looked.
@@ -255,8 +250,6 @@ pub(crate) fn followers_in(queue: &Queue) -> BTreeSet<Arrival> {
 /// Every claim that is in the record, dead or alive.
 pub(crate) fn in_the_record(queue: &Queue) -> usize {
     let record = serde_json::to_value(queue).unwrap();
-    ["granted", "waiting"]
-        .iter()
-        .map(|part| record[part].as_array().unwrap().len())
-        .sum()
+    let count = |part: &str| record[part].as_array().unwrap().len();
+    count("granted") + count("waiting")
 }

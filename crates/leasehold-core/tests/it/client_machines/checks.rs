@@ -110,12 +110,9 @@ impl World {
     /// client's: an answer about a replaced id says nothing.
     pub(crate) fn no_loss_of_what_is_held(&self, client: usize, arrival: Arrival, reply: &Reply) {
         let lost = matches!(reply, Reply::Superseded | Reply::Gone);
-        let held = self
-            .queue
-            .look(self.clock())
-            .holders
-            .into_iter()
-            .any(|h| (h.claim.arrival, h.claim.owner.pid as usize) == (arrival, client));
+        let mut holders = self.queue.look(self.clock()).holders.into_iter();
+        let held =
+            holders.any(|h| (h.claim.arrival, h.claim.owner.pid as usize) == (arrival, client));
         self.require(!lost || !held, || {
             format!("client {client} takes {reply:?} for a loss of {arrival:?}")
         });

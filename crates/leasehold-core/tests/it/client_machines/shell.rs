@@ -18,7 +18,7 @@ impl World {
         }
         let now = self.moment(client);
         let climate = self.climate.clone();
-        let last = self.healed;
+        let (last, lease) = (self.healed, climate.lease_micros());
         let id = ClaimId::from_random(u128::from(self.dice.draw()));
         let policy = match self.dice.between(0, 10) {
             _ if last => RenewalPolicy::Automatic(1.0 / 3.0),
@@ -28,13 +28,11 @@ impl World {
             _ => RenewalPolicy::Automatic(1.0 / 3.0),
         };
         let give_up = (!last && self.dice.chance(150))
-            .then(|| now + Duration::from_micros(self.dice.between(0, climate.lease_micros() * 2)));
+            .then(|| now + Duration::from_micros(self.dice.between(0, lease * 2)));
         let deadlines = self.deadlines(now, give_up);
         let mode = lock_mode(!self.dice.chance(climate.shared));
         let bounded = !last && self.dice.chance(climate.bounded);
-        let longest = self
-            .dice
-            .between(climate.lease_micros(), climate.lease_micros() * 4);
+        let longest = self.dice.between(lease, lease * 4);
         let max_hold = bounded.then(|| Duration::from_micros(longest));
         let claim = Claim {
             waiter_ttl: climate.waiter,
@@ -98,9 +96,8 @@ impl World {
 
     pub(crate) fn begin_again(&mut self, client: usize) {
         if !self.healed && self.now < self.climate.until {
-            let pause =
-                self.dice
-                    .one_of(&[0, self.climate.op_timeout, self.climate.lease_micros()]);
+            let (operation, lease) = (self.climate.op_timeout, self.climate.lease_micros());
+            let pause = self.dice.one_of(&[0, operation, lease]);
             let at = self.now + self.dice.between(0, pause + 1);
             self.plan(at, What::Begin(client));
         }
@@ -134,10 +131,8 @@ impl World {
             return;
         };
         if let Some(next) = attempt.machine.poll_timeout() {
-            let at = next
-                .0
-                .saturating_sub(self.clients[client].origin)
-                .max(self.now);
+            let at = next.0.saturating_sub(self.clients[client].origin);
+            let at = at.max(self.now);
             // A claim that wants to be called at once, again and again, would
             // never let the world go on.
             if self.clients[client].wakes_at != Some(at) {
@@ -166,11 +161,8 @@ impl World {
         if let Some(held) = &mut attempt.held {
             let by_itself = matches!(policy, RenewalPolicy::Manual) && held.whole;
             let again = std::mem::take(&mut held.ask_again) || !attempt.changing.is_empty();
-            assert!(
-                !by_itself || again,
-                "seed {}: a manual lease was renewed by itself",
-                self.seed
-            );
+            let seed = self.seed;
+            assert!(!by_itself || again, "seed {seed}: renewed by itself");
         }
         let command = (*transmit.command).clone();
         attempt.pending.push(Pending { request, transmit });
@@ -354,10 +346,8 @@ impl World {
         self.serial += 1;
         let end = self.serial;
         let attempt = self.clients[client].attempt.as_mut().unwrap();
-        let (arrival, token) = (
-            attempt.life().arrival().unwrap(),
-            attempt.life().token().unwrap(),
-        );
+        let arrival = attempt.life().arrival().unwrap();
+        let token = attempt.life().token().unwrap();
         let until = attempt.life().valid_until();
         attempt.held = Some(Held {
             arrival,

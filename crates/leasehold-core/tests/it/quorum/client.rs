@@ -36,14 +36,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) wall: u64,
     pub(crate) dice: &'a mut Dice,
     pub(crate) checks: &'a mut Checks,
-    pub(crate) out: Vec<Sent>,
-}
-
-/// A request to a server.
-pub(crate) struct Sent {
-    pub(crate) server: usize,
-    pub(crate) tag: Tag,
-    pub(crate) command: Command,
+    /// Requests, and to which servers.
+    pub(crate) out: Vec<(usize, Tag, Command)>,
 }
 
 #[derive(Debug)]
@@ -172,11 +166,8 @@ impl Client {
         }
         for leaving in &mut self.leaving {
             while let Some(server) = leaving.farewell.poll_transmit(moment) {
-                turn.out.push(Sent {
-                    server,
-                    tag: Tag::Farewell(leaving.number),
-                    command: Command::Void(leaving.void.clone()),
-                });
+                let (tag, void) = (Tag::Farewell(leaving.number), leaving.void.clone());
+                turn.out.push((server, tag, Command::Void(void)));
             }
         }
     }
@@ -210,11 +201,8 @@ impl Client {
                 it.bid.handle_timeout(moment);
                 let first = it.bid.token();
                 while let Some((server, token)) = it.bid.poll_transmit() {
-                    turn.out.push(Sent {
-                        server,
-                        tag: Tag::Bid(it.number, token),
-                        command: self.claim(&it.id, token),
-                    });
+                    let (tag, claim) = (Tag::Bid(it.number, token), self.claim(&it.id, token));
+                    turn.out.push((server, tag, claim));
                 }
                 debug_assert_eq!(first, it.bid.token());
                 self.seen = self.seen.max(it.bid.seen());
@@ -267,16 +255,12 @@ impl Client {
                     let before = Proposed { token, at, held };
                     let mut asked = QuorumRound::again(self.config(), before, 0, moment);
                     while let Some((server, token)) = asked.poll_transmit() {
-                        turn.out.push(Sent {
-                            server,
-                            tag: Tag::Extension(number, token),
-                            command: match self.climate.repair {
-                                true => self.claim(&it.id, token),
-                                false => {
-                                    Command::Renew(Renew::new(it.id.clone(), self.climate.ttl))
-                                }
-                            },
-                        });
+                        let command = match self.climate.repair {
+                            true => self.claim(&it.id, token),
+                            false => Command::Renew(Renew::new(it.id.clone(), self.climate.ttl)),
+                        };
+                        turn.out
+                            .push((server, Tag::Extension(number, token), command));
                     }
                     it.extension = Some((asked, number, moment));
                 }
@@ -360,13 +344,8 @@ impl Client {
     fn leave(&mut self, id: ClaimId, token: Token, held: bool, valid: bool, turn: &mut Turn<'_>) {
         let (number, now) = (self.number(), self.moment(turn.now));
         let until = now + 20 * self.climate.ttl;
-        let farewell = QuorumRelease::new(
-            self.climate.size,
-            now,
-            until,
-            valid,
-            turn.dice.roll(u64::MAX),
-        );
+        let (size, seed) = (self.climate.size, turn.dice.roll(u64::MAX));
+        let farewell = QuorumRelease::new(size, now, until, valid, seed);
         self.leaving.push(Leaving {
             number,
             farewell,

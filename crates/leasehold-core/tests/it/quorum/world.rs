@@ -111,14 +111,13 @@ impl World {
                 let renews = matches!(call.tag, Tag::Extension(..));
                 let answer = it.take(&command, renews, self.now);
                 let votes = answer.0.has_token();
-                self.checks
-                    .had
-                    .add("repaired votes", u64::from(renews && lacks && votes));
+                let had = &mut self.checks.had;
+                had.add("repaired votes", u64::from(renews && lacks && votes));
                 let client = &self.clients[call.client];
                 let departed = |id| client.departed().any(|gone| Some(gone) == id);
                 let late = !votes && matches!(command, Command::Claim(_));
                 let late = u64::from(late && departed(command.id()));
-                self.checks.had.add("messages after their release", late);
+                had.add("messages after their release", late);
                 self.send(|| Event::Answer(call, answer));
             }
             Event::Answer(call, answer) => {
@@ -163,15 +162,14 @@ impl World {
             out: Vec::new(),
         };
         self.clients[client].go_on(&mut turn);
-        for sent in turn.out {
-            let (server, tag) = (sent.server, sent.tag);
+        for (server, tag, command) in turn.out {
             let call = Call {
                 client,
                 server,
                 tag,
             };
             let generation = self.servers[server].generation;
-            self.send(|| Event::Ask(call, generation, sent.command.clone()));
+            self.send(|| Event::Ask(call, generation, command.clone()));
             let patience = self.now + u64::try_from(self.climate.ttl.as_micros()).unwrap() / 5;
             self.at(patience, Event::Silence(call));
         }
@@ -191,10 +189,9 @@ impl World {
                 continue;
             }
             let usual = Duration::from_millis(1 + self.dice.roll(6));
-            let longest = if self.dice.chance(self.climate.late) {
-                self.climate.latest
-            } else {
-                usual
+            let longest = match self.dice.chance(self.climate.late) {
+                true => self.climate.latest,
+                false => usual,
             };
             let arrives = self.now + self.dice.up_to(longest);
             self.at(arrives, event());

@@ -156,12 +156,9 @@ fn a_minimum_hold_begins_with_the_grant() {
     cast.apply(&release(id(0)));
     let granted = cast.clock;
     cast.apply(&release(id(1)));
-    let seen = cast.look();
-    assert!(seen.holders[0].claim.kept);
-    assert_eq!(
-        seen.holders[0].claim.deadline,
-        granted + Duration::from_secs(5)
-    );
+    let claim = &cast.look().holders[0].claim;
+    let until = granted + Duration::from_secs(5);
+    assert_eq!((claim.kept, claim.deadline), (true, until));
 }
 
 /// A grant that nobody heard of lapses soon; what has lapsed stays so, also when
@@ -171,17 +168,15 @@ fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
     let mut cast = Cast::new(wants);
     cast.apply(&held_for(1, 2 * LEASE));
     let granted = cast.look().holders[0].claim.arrival;
-    let inbox = inbox(1);
+    let inboxes = vec![inbox(1)];
     cast.apply(&Command::Unheard {
-        silent: vec![inbox.clone()],
+        silent: inboxes.clone(),
         granted: vec![(granted, Duration::ZERO)],
         passed: Vec::new(),
     });
     cast.pass(leasehold_core::UNHEARD_CUT);
     assert!(cast.look().holders.is_empty());
-    cast.apply(&Command::Bury {
-        inboxes: vec![inbox],
-    });
+    cast.apply(&Command::Bury { inboxes });
     assert!(cast.look().holders.is_empty());
 }
 

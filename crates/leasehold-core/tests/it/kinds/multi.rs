@@ -24,33 +24,26 @@ proptest! {
         reads in prop::collection::vec(any::<bool>(), 5),
         waits in any::<bool>(),
     ) {
-        let casts: Vec<_> = scripts
-            .iter()
-            .map(|script| {
-                let mut cast = Cast::new(lock);
-                for step in script {
-                    cast.play(step);
-                }
-                cast
-            })
-            .collect();
+        let casts = scripts.iter().map(|script| {
+            let mut cast = Cast::new(lock);
+            for step in script {
+                cast.play(step);
+            }
+            cast
+        });
+        let casts: Vec<_> = casts.collect();
         let clock = casts.iter().map(|cast| cast.clock).max().unwrap();
         let mut queues: Vec<Queue> = casts.into_iter().map(|cast| cast.queue).collect();
         let before = queues.clone();
-        let claims: Vec<_> = reads
-            .iter()
-            .take(queues.len())
-            .map(|reads| {
-                let claim = Claim::new(id(99_999), lock_mode(!reads), LEASE);
-                Command::Claim(Claim { wait: waits, ..claim })
-            })
-            .collect();
+        let claims = reads.iter().take(queues.len()).map(|reads| {
+            let claim = Claim::new(id(99_999), lock_mode(!reads), LEASE);
+            Command::Claim(Claim { wait: waits, ..claim })
+        });
+        let claims: Vec<_> = claims.collect();
         // What each key says on its own.
-        let alone: Vec<_> = before
-            .iter()
-            .zip(&claims)
-            .map(|(queue, claim)| queue.clone().apply(claim, clock))
-            .collect();
+        let alone = before.iter().zip(&claims);
+        let alone = alone.map(|(queue, claim)| queue.clone().apply(claim, clock));
+        let alone: Vec<_> = alone.collect();
         let refused = alone.iter().position(|outcome| !outcome.reply.is_grant());
         match Queue::claim_all(&mut queues, &claims, clock) {
             Err((at, outcome)) => {

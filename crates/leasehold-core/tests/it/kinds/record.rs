@@ -71,32 +71,24 @@ fn what_no_queue_writes_is_refused() {
     assert_eq!(good["granted"].as_array().unwrap().len(), 2);
     assert_eq!(good["waiting"].as_array().unwrap().len(), 2);
     assert!(read(&good).is_ok());
-    let last = serde_json::json!(u64::MAX);
-    let refused = |what: &str, change: &dyn Fn(&mut serde_json::Value)| {
+    let (last, none) = (serde_json::json!(u64::MAX), serde_json::Value::Null);
+    let [holder, waiter] = [&good["granted"][0][1], &good["waiting"][0]];
+    for (place, value, what) in [
+        ("/last_seen", &last, "out of range"),
+        ("/last_token", &last, "out of range"),
+        ("/last_arrival", &last, "out of range"),
+        ("/offset/secs", &last, "out of range"),
+        ("/waiting/1/arrival", &last, "higher arrival"),
+        ("/granted/1/0", &last, "higher arrival"),
+        ("/waiting/1/id", &holder["id"], "twice"),
+        ("/waiting/1/arrival", &waiter["arrival"], "twice"),
+        ("/granted/1/1/arrival", &holder["arrival"], "twice"),
+        ("/granted/1/1/secret", &none, "different owners"),
+        ("/capacity", &none, "no capacity"),
+    ] {
         let mut record = good.clone();
-        change(&mut record);
-        let why = read(&record).expect_err(what).to_string();
-        assert!(why.contains(what), "{why}, not {what}");
-    };
-    refused("out of range", &|r| r["last_seen"] = last.clone());
-    refused("out of range", &|r| r["last_token"] = last.clone());
-    refused("out of range", &|r| r["last_arrival"] = last.clone());
-    refused("out of range", &|r| r["offset"]["secs"] = last.clone());
-    refused("higher arrival", &|r| {
-        r["waiting"][1]["arrival"] = last.clone();
-    });
-    refused("higher arrival", &|r| r["granted"][1][0] = last.clone());
-    refused("twice", &|r| {
-        r["waiting"][1]["id"] = r["granted"][0][1]["id"].clone();
-    });
-    refused("twice", &|r| {
-        r["waiting"][1]["arrival"] = r["waiting"][0]["arrival"].clone();
-    });
-    refused("twice", &|r| {
-        r["granted"][1][1]["arrival"] = r["granted"][0][1]["arrival"].clone();
-    });
-    refused("different owners", &|r| {
-        r["granted"][1][1]["secret"] = serde_json::Value::Null;
-    });
-    refused("no capacity", &|r| r["capacity"] = serde_json::Value::Null);
+        *record.pointer_mut(place).unwrap() = value.clone();
+        let why = read(&record).expect_err(place).to_string();
+        assert!(why.contains(what), "{place}: {why}, not {what}");
+    }
 }

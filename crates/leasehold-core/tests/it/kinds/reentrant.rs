@@ -6,7 +6,7 @@ use leasehold_core::{Claim, Command, Mode, OwnerSecret, Reply};
 use proptest::prelude::*;
 
 use crate::common::release;
-use crate::kinds::cast::{CLIENTS, Cast, Verb, claim, config, id, inbox, script};
+use crate::kinds::cast::{CLIENTS, Cast, Verb, adopt, claim, config, id, inbox, rotate, script};
 
 /// Two owners, with every other client each.
 fn owner_of(who: usize) -> u128 {
@@ -39,11 +39,8 @@ proptest! {
         for step in &script {
             cast.play(step);
             let seen = cast.look();
-            let owners: BTreeSet<_> = seen
-                .holders
-                .iter()
-                .map(|h| owner_of(h.claim.owner.pid as usize))
-                .collect();
+            let owners = seen.holders.iter().map(|h| owner_of(h.claim.owner.pid as usize));
+            let owners: BTreeSet<_> = owners.collect();
             let tokens: BTreeSet<_> = seen.holders.iter().map(|h| h.token).collect();
             prop_assert!(owners.len() <= 1, "two owners: {:?}", seen);
             prop_assert!(tokens.len() <= 1, "two tokens: {:?}", seen);
@@ -79,8 +76,7 @@ proptest! {
         }
         if let Some(who) = adopted {
             // It is another client's then, and holds like the others.
-            let to = crate::kinds::cast::adopt(9);
-            cast.apply(&crate::kinds::cast::rotate(id(who), id(100 + who), 0, Some(to)));
+            cast.apply(&rotate(id(who), id(100 + who), 0, Some(adopt(9))));
         }
         for (left, who) in (1..).zip(order) {
             prop_assert!(!cast.look().waiters.is_empty(), "one left too early");

@@ -138,10 +138,8 @@ fn grants_to(who: usize, outcome: &Outcome) -> usize {
 fn a_place_in_the_line_can_be_adopted() {
     let mut cast = line(2);
     let take = cast.apply(&rotate(id(1), id(100), 0, Some(adopt(50))));
-    assert_eq!(
-        (standing(take.reply).token, standing(take.reply).position),
-        (None, 1)
-    );
+    let taken = standing(take.reply);
+    assert_eq!((taken.token, taken.position), (None, 1));
     let outcome = cast.apply(&release(id(0)));
     assert_eq!(grants_to(50, &outcome), 1, "{outcome:?}");
 }
@@ -163,10 +161,8 @@ fn a_refusal_does_not_swallow_a_grant() {
         cast.apply(&stay);
         cast.pass(lapse);
         let outcome = cast.apply(&request);
-        assert!(
-            matches!(outcome.reply, Reply::Superseded | Reply::Taken),
-            "{outcome:?}"
-        );
+        let refused = matches!(outcome.reply, Reply::Superseded | Reply::Taken);
+        assert!(refused, "{outcome:?}");
         assert_eq!(grants_to(1, &outcome), 1, "{outcome:?}");
     }
 }

@@ -15,11 +15,8 @@ fn permits(take: u32) -> Mode {
 }
 
 fn wants(who: usize) -> Claim {
-    claim(
-        who,
-        id(0),
-        permits(1 + u32::try_from(who).unwrap() % PERMITS),
-    )
+    let take = 1 + u32::try_from(who).unwrap() % PERMITS;
+    claim(who, id(0), permits(take))
 }
 
 fn used(seen: &Snapshot) -> u64 {

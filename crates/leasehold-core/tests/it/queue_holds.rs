@@ -32,6 +32,15 @@ fn release(number: u128) -> Command {
     common::release(id(number))
 }
 
+fn renew(number: u128) -> Command {
+    Command::Renew(Renew::new(id(number), SECOND))
+}
+
+fn bury(names: &[&str]) -> Command {
+    let inboxes = names.iter().map(|name| inbox(name)).collect();
+    Command::Bury { inboxes }
+}
+
 /// Claims without a minimum hold, made at the start: the first holds.
 fn line(claims: &[(u128, &str)]) -> Queue {
     let mut queue = Queue::default();
@@ -51,12 +60,7 @@ fn watch(by: &str, ttl: Duration) -> Command {
 /// Whoever waits was told of the lease, which would have lasted longer.
 #[test]
 fn the_next_is_told_how_long_a_key_is_kept() {
-    for leaves in [
-        release(1),
-        Command::Bury {
-            inboxes: vec![inbox("a")],
-        },
-    ] {
+    for leaves in [release(1), bury(&["a"])] {
         let mut queue = Queue::default();
         queue.apply(&claim(1, "a", 5 * SECOND), START);
         let waiting = standing(queue.apply(&claim(2, "b", SECOND), START).reply);
@@ -85,10 +89,7 @@ fn nobody_is_told_what_is_known_already() {
 #[test]
 fn a_found_grant_has_its_minimum_hold() {
     let hold = 100 * SECOND;
-    for finds in [
-        claim(2, "b", hold),
-        Command::Renew(Renew::new(id(2), SECOND)),
-    ] {
+    for finds in [claim(2, "b", hold), renew(2)] {
         let mut queue = line(&[(1, "a")]);
         queue.apply(&claim(2, "b", hold), START);
         let mut outcome = queue.apply(&release(1), START);
@@ -110,27 +111,20 @@ fn who_does_not_hear_of_its_turn_keeps_its_place() {
     let mut outcome = queue.apply(&release(1), later);
     let mut told = Vec::new();
     queue.deliver(&mut outcome, later, |event| {
-        told.push(event.clone());
+        let what = match event {
+            Event::Granted { .. } => "granted",
+            Event::Next { .. } => "next",
+            other => panic!("{other:?}"),
+        };
+        told.push((what, event.inbox().clone()));
         *event.inbox() != inbox("b")
     });
-    let [
-        Event::Granted { inbox: first, .. },
-        Event::Granted { inbox: second, .. },
-        Event::Next { inbox: next, .. },
-    ] = &told[..]
-    else {
-        panic!("{told:?}")
-    };
-    assert_eq!(
-        [first, second, next],
-        [&inbox("b"), &inbox("c"), &inbox("d")]
-    );
+    let expected = [("granted", "b"), ("granted", "c"), ("next", "d")];
+    assert_eq!(told, expected.map(|(what, to)| (what, inbox(to))));
     let look = queue.look(later);
-    let waiters: Vec<_> = look.waiters.iter().map(|waiter| &waiter.claim).collect();
-    assert_eq!(
-        (waiters[0].since, waiters[0].deadline),
-        (START, later + UNHEARD_CUT)
-    );
+    let passed = &look.waiters[0].claim;
+    assert_eq!(passed.since, START);
+    assert_eq!(passed.deadline, later + UNHEARD_CUT);
     // It listens again, and is served before who came later.
     let back = standing(queue.apply(&claim(2, "b", Duration::ZERO), later).reply);
     assert_eq!((back.token, back.position), (None, 1));
@@ -163,13 +157,12 @@ fn who_has_said_that_it_listens_is_passed_over_at_once() {
         listens,
         ..Now::from(START)
     };
-    let again = || Command::Renew(Renew::new(id(2), SECOND));
     let claims = || claim(2, "b", Duration::ZERO);
     for (steps, passed) in [
         (vec![(claims(), true)], true),
-        (vec![(claims(), false), (again(), true)], true),
+        (vec![(claims(), false), (renew(2), true)], true),
         (vec![(claims(), false), (claims(), true)], true),
-        (vec![(claims(), true), (again(), false)], false),
+        (vec![(claims(), true), (renew(2), false)], false),
         (vec![(claims(), true), (claims(), false)], false),
     ] {
         let mut queue = Queue::default();
@@ -222,11 +215,7 @@ fn who_follows_another_claim_of_its_client_is_not_passed_over() {
         };
         assert_eq!(passed, []);
     }
-    let found = standing(
-        queue
-            .apply(&Command::Renew(Renew::new(id(3), SECOND)), listens)
-            .reply,
-    );
+    let found = standing(queue.apply(&renew(3), listens).reply);
     assert!(found.token.is_some() && found.behind.is_some(), "{found:?}");
     assert_eq!(found.deadline, START + UNHEARD_CUT);
 }
@@ -257,8 +246,7 @@ fn those_who_are_buried_together_are_granted_nothing() {
     let mut queue = line(&[(1, "a")]);
     queue.apply(&claim(2, "b", 50 * SECOND), START);
     queue.apply(&claim(3, "c", SECOND), START);
-    let inboxes = vec![inbox("a"), inbox("b")];
-    let outcome = queue.apply(&Command::Bury { inboxes }, START);
+    let outcome = queue.apply(&bury(&["a", "b"]), START);
     assert_eq!(outcome.reply, Reply::Done);
     assert!(matches!(
         &outcome.events[..],

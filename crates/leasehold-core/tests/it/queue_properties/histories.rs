@@ -8,6 +8,7 @@ use leasehold_core::{
 };
 use proptest::prelude::*;
 
+use crate::common::lock_mode;
 use crate::queue_properties::reference::Reference;
 
 /// Ids that claims are made with, and those that are only rotated to: few, so
@@ -211,14 +212,11 @@ fn note(number: usize) -> Option<Note> {
 /// Most claims fit the key's kind; one kind in twelve is of the other.
 fn mode(permits: u32, kind: usize) -> Mode {
     let lock = (permits == 0) != (kind == KINDS - 1);
-    if lock && kind.is_multiple_of(2) {
-        Mode::EXCLUSIVE
-    } else if lock {
-        Mode::SHARED
-    } else {
-        let of = permits.max(2);
-        Mode::permits(of, 1 + u32::try_from(kind).unwrap() % of)
+    if lock {
+        return lock_mode(kind.is_multiple_of(2));
     }
+    let of = permits.max(2);
+    Mode::permits(of, 1 + u32::try_from(kind).unwrap() % of)
 }
 
 impl Op {
@@ -249,10 +247,8 @@ impl Op {
             Self::Break(only) => Command::Break {
                 by: ClientInfo::unknown(),
                 only: only.map(|slot| {
-                    let known = reference.known(&id(slot));
-                    known
-                        .and_then(|claim| claim.token)
-                        .unwrap_or_else(|| Token::from(1))
+                    let known = reference.known(&id(slot)).and_then(|claim| claim.token);
+                    known.unwrap_or_else(|| Token::from(1))
                 }),
             },
             Self::Resize { right, to } => Command::Resize {

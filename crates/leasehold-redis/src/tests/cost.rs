@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use leasehold_core::{Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Release, Renew, SetTerms};
+use leasehold_core::{Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Renew, SetTerms};
 use leasehold_store::AuditLimit;
 use leasehold_testkit::server::RedisServer;
 use redis::{Pipeline, Value};
 
+use super::history::leave;
 use super::twin::Kind;
 use crate::codec::audit::Audit;
 use crate::codec::script::{Gate, Request, SCRIPTS, Step};
@@ -83,15 +84,6 @@ fn claim(id: ClaimId, mode: Mode) -> Claim {
     }
 }
 
-fn release(id: ClaimId) -> Command {
-    Command::Release(Release {
-        id,
-        hand_off: true,
-        settled: true,
-        unused: false,
-    })
-}
-
 fn key_of(name: &str) -> String {
     format!("leasehold:lock:{name}")
 }
@@ -145,7 +137,7 @@ fn ours(bench: &mut Bench, together: usize, kind: Kind, audit: Option<&Audit>) -
         let key = key_of(&format!("ours {key} {kind:?}"));
         let claim = claim(id.clone(), Mode::EXCLUSIVE);
         claims.push((key.clone(), Command::Claim(claim)));
-        releases.push((key, release(id)));
+        releases.push((key, leave(id, true, true)));
     }
     [claims, releases]
         .map(|steps| calls(&steps, together, kind, audit))
@@ -267,7 +259,7 @@ fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
             // The holder, the last, and one in the middle, by turns.
             let leaves = [0, ids.len() - 1, ids.len() / 2][turn % 3];
             let id = ids.remove(leaves).unwrap();
-            steps.push((key.clone(), release(id)));
+            steps.push((key.clone(), leave(id, true, true)));
             let renew = Renew::new(ids[ids.len() / 3].clone(), Duration::from_secs(30 + round));
             steps.push((key.clone(), Command::Renew(renew)));
             ids.push_back(bench.id());

@@ -80,10 +80,14 @@ pub(super) fn id(number: u64) -> ClaimId {
 }
 
 pub(super) fn release(id: ClaimId) -> Command {
+    leave(id, true, false)
+}
+
+pub(super) fn leave(id: ClaimId, hand_off: bool, settled: bool) -> Command {
     Command::Release(Release {
         id,
-        hand_off: true,
-        settled: false,
+        hand_off,
+        settled,
         unused: false,
     })
 }

@@ -5,11 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use leasehold_core::{
-    Claim, ClientInfo, Command, Inbox, Mode, OwnerSecret, Release, Renew, Reply, Rotate, StoreTime,
+    Claim, ClientInfo, Command, Inbox, Mode, OwnerSecret, Renew, Reply, Rotate, StoreTime,
 };
 use leasehold_testkit::server::RedisServer;
 
-use super::history::{HEARD, History, INBOXES, Mix, START, id, release};
+use super::history::{HEARD, History, INBOXES, Mix, START, id, leave, release};
 use super::twin::{Kind, Twin};
 
 fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) -> Mix {
@@ -397,13 +397,7 @@ fn rare_turns_are_those_of_the_core() {
     for (number, inbox) in [(1, HEARD[0]), (2, HEARD[1]), (3, HEARD[1])] {
         twin.step(&Command::Claim(runs(number, inbox)), clock);
     }
-    let vacant = Release {
-        id: id(1),
-        hand_off: false,
-        settled: true,
-        unused: false,
-    };
-    twin.step(&Command::Release(vacant), clock);
+    twin.step(&leave(id(1), false, true), clock);
     let unfair = Claim {
         ahead: true,
         ..runs(4, HEARD[1])

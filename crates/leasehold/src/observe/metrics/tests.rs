@@ -43,17 +43,9 @@ fn stories() -> impl Strategy<Value = Vec<Story>> {
     let time = (0_u64..5000).prop_map(Duration::from_millis);
     let loss = prop::sample::select(vec![Loss::Gone, Loss::Unanswered, Loss::HandedOver]);
     let mode = prop::sample::select(vec![Mode::EXCLUSIVE, Mode::SHARED, Mode::permits(3, 2)]);
-    let kept = prop::collection::vec(
-        prop::sample::select(vec![
-            Fact::Renewed {
-                remaining: Duration::from_secs(1),
-            },
-            Fact::Unanswered {
-                remaining: Duration::from_secs(1),
-            },
-        ]),
-        0..4,
-    );
+    let remaining = Duration::from_secs(1);
+    let kept = vec![Fact::Renewed { remaining }, Fact::Unanswered { remaining }];
+    let kept = prop::collection::vec(prop::sample::select(kept), 0..4);
     let story = (
         prop::sample::select(vec!["a/1", "a/2", "b"]),
         mode,
@@ -62,23 +54,18 @@ fn stories() -> impl Strategy<Value = Vec<Story>> {
         prop::option::of((kept, prop::option::of(loss))),
         time,
     );
-    let story = story.prop_map(|(key, mode, acquisitions, queued, held, time)| {
+    let story = story.prop_map(|(key, mode, acquisitions, queued, held, waited)| {
         let mut facts = vec![Fact::Requested];
         facts.extend(vec![Fact::Queued { position: 1 }; queued]);
         match held {
-            None => facts.push(Fact::Ended {
-                end: None,
-                waited: time,
-            }),
+            None => facts.push(Fact::Ended { end: None, waited }),
             Some((kept, loss)) => {
-                facts.push(Fact::Granted {
-                    token: Token::from(1),
-                    waited: time,
-                });
+                let (token, held) = (Token::from(1), waited);
+                facts.push(Fact::Granted { token, waited });
                 facts.extend(kept);
                 facts.push(match loss {
-                    Some(loss) => Fact::Lost { loss, held: time },
-                    None => Fact::Released { held: time },
+                    Some(loss) => Fact::Lost { loss, held },
+                    None => Fact::Released { held },
                 });
             }
         }

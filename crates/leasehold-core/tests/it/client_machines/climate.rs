@@ -11,7 +11,7 @@ pub(crate) const SECOND: u64 = 1_000 * MS;
 pub(crate) type Real = u64;
 
 /// What this world is like.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Climate {
     pub(crate) clients: usize,
     pub(crate) lease: Duration,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold_core::{
-    Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, KeyMachine,
-    LeaseState, Loss, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime, Terms,
+    Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, Key,
+    KeyMachine, LeaseState, Loss, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime,
+    Terms,
 };
 
 use crate::client_machines::climate::MS;
@@ -266,7 +267,7 @@ impl World {
         let now = self.moment(client);
         self.tell(|| format!("client {client} hears {event:?} of epoch {epoch}"));
         self.clients[client].causes.push(self.now);
-        let push = Push::of(event, &self.key, at, epoch);
+        let push = Push::of(event, &Key::new("k").unwrap(), at, epoch);
         let Some(attempt) = &mut self.clients[client].attempt else {
             return;
         };

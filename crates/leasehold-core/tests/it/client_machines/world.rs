@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use leasehold_core::{
-    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Failure, Inbox, Key,
+    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Failure, Inbox,
     KeyMachine, Mode, Moment, Queue, Reply, Response, StoreTime, Token, Transmit,
 };
 
@@ -164,6 +164,7 @@ pub(crate) struct Client {
     pub(crate) causes: Vec<Real>,
 }
 
+#[derive(Default)]
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) story: bool,
@@ -173,7 +174,6 @@ pub(crate) struct World {
     pub(crate) agenda: BinaryHeap<Reverse<(Real, u64)>>,
     pub(crate) plans: BTreeMap<u64, What>,
     pub(crate) serial: u64,
-    pub(crate) key: Key,
     pub(crate) queue: Queue,
     pub(crate) clients: Vec<Client>,
     pub(crate) highest: Token,
@@ -207,22 +207,10 @@ impl World {
             .collect();
         let mut world = Self {
             seed,
-            story: false,
             climate,
             dice,
-            now: 0,
-            agenda: BinaryHeap::new(),
-            plans: BTreeMap::new(),
-            serial: 0,
-            key: Key::new("k").unwrap(),
-            queue: Queue::default(),
             clients,
-            highest: Token::NONE,
-            grants: BTreeMap::new(),
-            had: Counts::default(),
-            healed: false,
-            healed_at: 0,
-            restless: 0,
+            ..Self::default()
         };
         world.set_out();
         world

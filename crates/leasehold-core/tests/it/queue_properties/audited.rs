@@ -20,10 +20,8 @@ impl Audited {
     pub(crate) fn add(&mut self, entries: &[AuditEntry], queue: &Queue) {
         for entry in entries {
             let Some(hold) = &entry.hold else {
-                assert!(
-                    matches!(entry.event, AuditEvent::Resized { .. }),
-                    "{entry:?}"
-                );
+                let resized = matches!(entry.event, AuditEvent::Resized { .. });
+                assert!(resized, "{entry:?}");
                 continue;
             };
             let known = self.holds.get(&hold.arrival).copied();

@@ -173,12 +173,7 @@ impl History {
                     }
                 }),
             },
-            _ => Command::Release(Release {
-                id: self.some_id(),
-                hand_off: true,
-                settled: calm,
-                unused: false,
-            }),
+            _ => leave(self.some_id(), true, calm),
         }
     }
 

@@ -346,9 +346,8 @@ fn what_is_forbidden_is_found_with_what_would_do() {
 #[test]
 fn who_acknowledges_is_counted() {
     let judged = |replicas, wanted, online: usize| {
-        let online: Vec<_> = (0..online)
-            .map(|number| format!("slave{number}=ip=h,port=1,state=online,lag=0"))
-            .collect();
+        let line = |number| format!("slave{number}=ip=h,port=1,state=online,lag=0");
+        let online: Vec<_> = (0..online).map(line).collect();
         let mut facts = with(&online.join("; "), "min-replicas-to-write=1");
         let time = Duration::from_secs(1);
         let acknowledged = Acknowledged::new(replicas, wanted, (wanted == 0).then_some(true), time);

@@ -27,14 +27,20 @@ fn server_of(certificates: &Certificates) -> TlsAcceptor {
     Arc::new(config.unwrap()).into()
 }
 
+/// A server, and a tunnel to it.
+async fn opened(parameters: &str) -> (TcpListener, Tunnel) {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = server.local_addr().unwrap();
+    let url = format!("zookeeper+tls://user:password@{address}{parameters}");
+    let options = ZooKeeperOptions::from_url(&url).unwrap();
+    let tunnel = Tunnel::open(&options, false).await.unwrap();
+    (server, tunnel)
+}
+
 /// Others on the machine reach the port, and must not use the client's login or certificate.
 #[tokio::test]
 async fn who_does_not_know_the_secret_gets_no_connection() {
-    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = server.local_addr().unwrap();
-    let url = format!("zookeeper+tls://user:password@{address}");
-    let options = ZooKeeperOptions::from_url(&url).unwrap();
-    let tunnel = Tunnel::open(&options, false).await.unwrap();
+    let (server, tunnel) = opened("").await;
     let (scheme, secret) = tunnel.login();
     let hello = framed(&[0; 44]);
     let login = |scheme, auth| login([0, 0, 0, 7], scheme, auth);
@@ -49,10 +55,8 @@ async fn who_does_not_know_the_secret_gets_no_connection() {
         vec![0xff; 8],
     ] {
         let mut stranger = TcpStream::connect(tunnel.hosts()).await.unwrap();
-        stranger
-            .write_all(&[&*hello, &first].concat())
-            .await
-            .unwrap();
+        let sent = [&*hello, &first].concat();
+        stranger.write_all(&sent).await.unwrap();
         // Some of it may not have been read.
         let end = stranger.read(&mut [0]).await;
         assert_eq!(end.unwrap_or_default(), 0, "{first:?}");
@@ -71,14 +75,8 @@ async fn who_does_not_know_the_secret_gets_no_connection() {
 async fn the_login_waits_for_the_answer_to_the_hello() {
     let directory = tempfile::tempdir().unwrap();
     let certificates = Certificates::generate(directory.path());
-    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let (address, ca) = (
-        server.local_addr().unwrap(),
-        certificates.authority.path.display(),
-    );
-    let url = format!("zookeeper+tls://user:password@{address}?ca={ca}");
-    let options = ZooKeeperOptions::from_url(&url).unwrap();
-    let tunnel = Tunnel::open(&options, false).await.unwrap();
+    let ca = certificates.authority.path.display();
+    let (server, tunnel) = opened(&format!("?ca={ca}")).await;
     let (scheme, secret) = tunnel.login();
     let (number, hello, later) = ([0, 0, 0, 7], framed(b"hello"), framed(b"later"));
     let mut ours = TcpStream::connect(tunnel.hosts()).await.unwrap();

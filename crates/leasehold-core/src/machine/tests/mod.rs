@@ -225,11 +225,11 @@ fn what_leaves_is_released_until_confirmed_or_lapsed() {
 /// for as long as that has said, or may have said: the answer can be lost.
 #[test]
 fn what_lives_longer_than_its_ttl_is_released_for_as_long() {
-    let mut reply = heard(standing(Some(7)));
-    if let Reply::Standing(standing) = &mut reply.reply {
-        standing.deadline = STORE + 100 * TTL;
-    }
-    for answer in [Ok(reply), Err(Failure::Unanswered)] {
+    let long = Reply::Standing(Standing {
+        deadline: STORE + 100 * TTL,
+        ..place(7, Some(7), None)
+    });
+    for answer in [Ok(heard(long)), Err(Failure::Unanswered)] {
         let mut life = held(terms());
         life.change(Change::Renew(Some(100 * TTL)), at(10));
         let renew = send(&mut life, 10);
@@ -292,9 +292,8 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
 
 #[test]
 fn what_may_have_been_made_is_released() {
-    let busy = Reply::Busy {
-        blocked_until: STORE,
-    };
+    let blocked_until = STORE;
+    let busy = Reply::Busy { blocked_until };
     // One that was never sent, and one whose only answer says that it made nothing.
     let claim = Claim::new(id(1), Mode::EXCLUSIVE, TTL);
     let mut never = ClaimMachine::claim(claim, terms(), DEADLINES, at(0));
@@ -465,18 +464,18 @@ pub(super) fn withdrawing() -> (ClaimMachine, Transmit) {
 /// it costs no further request.
 #[test]
 fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
-    let gone = Reply::Released { held: false };
-    for (answer, expected) in [
-        (Ok(heard(gone)), End::TimedOut),
-        (Ok(heard(Reply::Absent)), End::TimedOut),
-        (Err(Failure::Refused), End::TimedOut),
+    for answer in [
+        Ok(heard(Reply::Released { held: false })),
+        Ok(heard(Reply::Absent)),
+        Err(Failure::Refused),
     ] {
         let (mut life, release) = withdrawing();
         assert_eq!(life.collect(at(1_001)), Pending);
         life.handle_answer(at(1_002), &release, answer);
-        assert_eq!(life.collect(at(1_002)), Ready(Err(expected)), "{answer:?}");
+        let ended = life.collect(at(1_002));
+        assert_eq!(ended, Ready(Err(End::TimedOut)), "{answer:?}");
         life.give_up(at(1_003));
-        assert_eq!(life.end(), Some(expected), "it has ended");
+        assert_eq!(life.end(), Some(End::TimedOut), "it has ended");
     }
     let unreachable = Ready(Err(End::Unreachable));
     let (mut life, release) = withdrawing();

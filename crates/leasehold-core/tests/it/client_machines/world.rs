@@ -265,14 +265,8 @@ impl World {
     }
 
     pub(crate) fn require(&self, holds: bool, what: impl FnOnce() -> String) {
-        assert!(
-            holds,
-            "seed {} at {} µs: {}\n{:#?}",
-            self.seed,
-            self.now,
-            what(),
-            self.climate
-        );
+        let (seed, now, climate) = (self.seed, self.now, &self.climate);
+        assert!(holds, "seed {seed} at {now} µs: {}\n{climate:#?}", what());
     }
 
     /// Runs all that is planned until then.

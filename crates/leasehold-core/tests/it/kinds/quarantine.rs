@@ -27,7 +27,6 @@ fn patient(who: usize, mode: Mode) -> Claim {
     Claim {
         lease_ttl: Duration::from_secs(60),
         waiter_ttl: Duration::from_secs(60),
-        wait: true,
         ..claim(who, id(who), mode)
     }
 }

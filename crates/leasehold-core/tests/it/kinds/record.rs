@@ -56,7 +56,6 @@ fn written() -> serde_json::Value {
     for who in [1, 3, 5, 2] {
         let mut claim = wants(who);
         claim.id = id(who);
-        claim.wait = true;
         queue.apply(&leasehold_core::Command::Claim(claim), StoreTime(1_000_000));
     }
     serde_json::to_value(&queue).unwrap()

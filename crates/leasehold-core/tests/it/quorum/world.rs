@@ -53,9 +53,8 @@ impl World {
                 Server::new(climate.quarantine(), offset, rate, climate.broken)
             })
             .collect();
-        let clients = (0..climate.clients)
-            .map(|number| Client::new(number, climate, dice.around(4_000)))
-            .collect();
+        let client = |number| Client::new(number, climate, dice.around(4_000));
+        let clients = (0..climate.clients).map(client).collect();
         Self {
             climate: climate.clone(),
             now: START,

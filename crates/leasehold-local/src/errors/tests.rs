@@ -99,8 +99,6 @@ fn directories_of_the_system_are_known() {
     for path in ["/var/lib/jobs", "/home/ann", "/tmp/ann", "/srv/locks"] {
         assert!(!is_of_system(Path::new(path)), "{path}");
     }
-    assert_eq!(
-        below(Path::new("/tmp/")),
-        "name a directory of your own below it: local:/tmp/some/dir"
-    );
+    let hint = "name a directory of your own below it: local:/tmp/some/dir";
+    assert_eq!(below(Path::new("/tmp/")), hint);
 }

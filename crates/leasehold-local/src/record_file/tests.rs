@@ -168,9 +168,8 @@ fn every_half_way_state_is_gone_on_from() {
         moves.insert(before[..128] == after[..128]);
         sizes.insert(after.len());
         // What the file begins with is written last, and at once.
-        let changed: Vec<_> = (128..after.len())
-            .filter(|at| before.get(*at) != after.get(*at))
-            .collect();
+        let changed = (128..after.len()).filter(|at| before.get(*at) != after.get(*at));
+        let changed: Vec<_> = changed.collect();
         let kills = (0..changed.len()).step_by(131).chain([changed.len() - 1]);
         for killed in kills {
             let mut torn = before.clone();
@@ -308,10 +307,8 @@ fn who_follows_comes_to_the_same() {
         let frame = locked.prepare(&mut record, &change).unwrap();
         let grown = record.whole().unwrap().len().saturating_sub(before);
         let written = serde_json::to_vec(&change).unwrap().len() + 24;
-        assert!(
-            grown <= written,
-            "room for the step is room for the queue: {change:?}"
-        );
+        // Room for the step is room for the queue.
+        assert!(grown <= written, "{change:?}");
         locked.commit(record, &frame).unwrap();
         drop(locked);
         if number % 3 == 0 {

@@ -581,10 +581,8 @@ impl Twin {
             _ if expires == StoreTime(0) => return,
             _ => queue.keep_for(clock, Duration::from_secs(60)),
         };
-        assert!(
-            expires >= clock + keep,
-            "the record lives until {expires:?}, too short for {keep:?} from {clock:?}"
-        );
+        let end = clock + keep;
+        assert!(expires >= end, "it lives until {expires:?}, not {end:?}");
     }
 }
 

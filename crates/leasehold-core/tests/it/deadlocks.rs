@@ -156,10 +156,6 @@ impl World {
         }
     }
 
-    fn read_all(&self) -> Vec<KeyClaims> {
-        (0..KEYS).map(|key| self.read(key)).collect()
-    }
-
     /// The workers in these deadlocks.
     fn blocked(&self, keys: &[KeyClaims], found: &Deadlocks) -> Vec<usize> {
         let claims = found.circles.iter().flatten().map(|claim| {
@@ -264,7 +260,7 @@ proptest! {
             world.step(worker % world.workers.len());
         }
         world.settle();
-        let keys = world.read_all();
+        let keys: Vec<_> = (0..KEYS).map(|key| world.read(key)).collect();
         let found = Deadlocks::among(&keys);
         let stuck = world.workers.iter().any(|worker| !worker.is_done());
         prop_assert_eq!(!found.circles.is_empty(), stuck, "{:#?}", world);

@@ -50,13 +50,6 @@ fn line(claims: &[(u128, &str)]) -> Queue {
     queue
 }
 
-fn watch(by: &str, ttl: Duration) -> Command {
-    Command::Watch {
-        inbox: inbox(by),
-        ttl,
-    }
-}
-
 /// Whoever waits was told of the lease, which would have lasted longer.
 #[test]
 fn the_next_is_told_how_long_a_key_is_kept() {
@@ -265,7 +258,8 @@ fn watchers_are_forgotten_when_their_time_is_up() {
     queue.apply(&claim(1, "a", Duration::ZERO), START);
     let before = size(&queue);
     for number in 0..50 {
-        queue.apply(&watch(&format!("watcher{number}"), SECOND), START);
+        let (inbox, ttl) = (inbox(&format!("watcher{number}")), SECOND);
+        queue.apply(&Command::Watch { inbox, ttl }, START);
     }
     assert!(size(&queue) > before);
     let broken = queue.apply(&break_all(), START + 2 * SECOND);

@@ -63,11 +63,6 @@ fn stale(highest: u64) -> Reply {
     Reply::Outbid { highest, most }
 }
 
-fn skewed() -> Reply {
-    let (highest, most) = (Token(1), Token(2));
-    Reply::Outbid { highest, most }
-}
-
 fn vote(round: &mut QuorumRound, server: usize, reply: Reply) {
     round.handle_reply(Moment(1), server, round.token(), reply, AT);
 }
@@ -89,7 +84,10 @@ fn the_answers_make_a_verdict() {
     let [ours, old] = [WALL, WALL - 1].map(|token| Some(yes(Token(token))));
     let [soon, later, last] = [10, 20, 30].map(|millis| Some(busy(millis)));
     let [two, three] = [2, 3].map(|secs| Some(quarantined(secs)));
-    let (off, taken, gone) = (Some(skewed()), Some(Reply::Taken), Some(Reply::Gone));
+    // Its clock is far off.
+    let (highest, most) = (Token(1), Token(2));
+    let off = Some(Reply::Outbid { highest, most });
+    let (taken, gone) = (Some(Reply::Taken), Some(Reply::Gone));
     let held = Held { token: Token(WALL) };
     let busy_for = |millis| {
         let left = Duration::from_millis(millis);

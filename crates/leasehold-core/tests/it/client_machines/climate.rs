@@ -65,15 +65,13 @@ impl Climate {
             unanswered: if rough { dice.between(0, 150) } else { 0 },
             slow: if rough { dice.between(0, 60) } else { 0 },
             slow_for: lease * 2,
-            cut_every: if rough {
-                dice.one_of(&[0, lease, lease * 4])
-            } else {
-                0
+            cut_every: match rough {
+                true => dice.one_of(&[0, lease, lease * 4]),
+                false => 0,
             },
-            stall_every: if rough {
-                dice.one_of(&[0, lease * 2, lease * 6])
-            } else {
-                0
+            stall_every: match rough {
+                true => dice.one_of(&[0, lease * 2, lease * 6]),
+                false => 0,
             },
             stall_for: lease * 2,
             pushes_apart: dice.chance(500),
@@ -91,9 +89,7 @@ impl Climate {
             until: lease * 8,
         }
     }
-}
 
-impl Climate {
     pub(crate) fn lease_micros(&self) -> u64 {
         u64::try_from(self.lease.as_micros()).unwrap()
     }

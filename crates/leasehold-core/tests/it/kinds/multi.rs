@@ -6,10 +6,6 @@ use proptest::prelude::*;
 use crate::common::{lock_mode, release};
 use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, script};
 
-fn lock(who: usize) -> Claim {
-    claim(who, id(0), lock_mode(who < 3))
-}
-
 const BUSY: [Verb; 7] = {
     use Verb::*;
     [Join, Join, Release, Release, Release, Die, Renew]
@@ -25,7 +21,7 @@ proptest! {
         waits in any::<bool>(),
     ) {
         let casts = scripts.iter().map(|script| {
-            let mut cast = Cast::new(lock);
+            let mut cast = Cast::new(|who| claim(who, id(0), lock_mode(who < 3)));
             for step in script {
                 cast.play(step);
             }

@@ -1,7 +1,5 @@
 //! A simulated client of a set: acquires, renews, releases, dies.
 
-use std::time::Duration;
-
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
 use leasehold_core::{
     Claim, ClaimId, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, Token, Validity, Void,
@@ -145,12 +143,8 @@ impl Client {
         RoundConfig {
             size: self.climate.size,
             ttl: self.climate.ttl,
-            patience: self.patience(),
+            patience: self.climate.ttl / 5,
         }
-    }
-
-    fn patience(&self) -> Duration {
-        self.climate.ttl / 5
     }
 
     /// Goes on as far as it can now.

@@ -29,10 +29,6 @@ fn server_error(text: &str) -> ServerError {
     }
 }
 
-fn text(answer: &Answer) -> String {
-    format!("{} {} and more", answer.code, answer.part)
-}
-
 /// What every way to an error says of this answer.
 fn judged(text: &str) -> Vec<StoreError> {
     let error = server_error(text);
@@ -43,7 +39,7 @@ fn judged(text: &str) -> Vec<StoreError> {
 #[test]
 fn each_answer_passes_or_stays_however_it_comes() {
     for answer in ANSWERS {
-        let plain = text(answer);
+        let plain = format!("{} {} and more", answer.code, answer.part);
         let mut ways = vec![
             plain.clone(),
             format!("EXECABORT Transaction discarded because of: {plain}"),

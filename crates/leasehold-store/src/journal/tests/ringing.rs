@@ -13,7 +13,7 @@ use super::super::entry::{self, Steps};
 use super::super::{
     Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position,
 };
-use super::{SECOND, inbox, release};
+use super::{SECOND, inbox, news, release};
 use crate::error::{ErrorKind, StoreError};
 use crate::port::{Capabilities, Listening, PushSink};
 use crate::records::{Records as _, Step};
@@ -63,15 +63,8 @@ impl OneKey {
     fn news(&self, known: Option<Position>) -> News {
         let entries = lock(&self.entries);
         let seen = known.map_or(0, |known| usize::try_from(known.offset).unwrap());
-        News {
-            base: known.is_none().then(Vec::new),
-            entries: entries[seen..].to_vec(),
-            end: Some(Position {
-                record: 1,
-                offset: u64::try_from(entries.len()).unwrap(),
-            }),
-            ..News::default()
-        }
+        let base = known.is_none().then(Vec::new);
+        news(base, entries[seen..].to_vec(), entries.len() as u64)
     }
 
     fn write(&self, steps: &[u8]) {
@@ -124,10 +117,8 @@ impl Journal for OneKey {
     }
 
     async fn page(&self, _of: &PageOf<'_>) -> Result<Page, StoreError> {
-        Ok(Page {
-            at: START,
-            records: Vec::new(),
-        })
+        let (at, records) = (START, Vec::new());
+        Ok(Page { at, records })
     }
 
     async fn forget(&self, _key: &Key, _at: Position) -> Result<(), StoreError> {

@@ -9,15 +9,16 @@ use futures_util::StreamExt;
 use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold::store::LockStore;
 use leasehold::store::redis::RedisStore;
-use leasehold::{Client, Lease, Released};
+use leasehold::{Client, Lease};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{RedisServer, Stats};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::redis_support::connect;
-use crate::support::{LIMIT, in_line, until, waiting};
+use crate::steps::{contended, give_back, hand_over, lock};
+use crate::support::{in_line, until};
 
 const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";
@@ -225,9 +226,7 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
     let mut said = BTreeMap::new();
     for round in 0..ROUNDS {
         let (holder, waiter) = (&clients[round % 2], &clients[(round + 1) % 2]);
-        let held = holder.mutex("k").unwrap().lock().await.unwrap();
-        let waiting = waiting(waiter, "k");
-        in_line(holder, "k", 1).await;
+        let (held, waiting) = contended(holder, waiter, "k").await;
         if round == 3 {
             // What was heard before is said on new connections.
             server.command(&["CLIENT", "KILL", "USER", "default"]);
@@ -241,10 +240,7 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
             still_held(&held, &tried);
             assert_eq!(held.token(), token);
         }
-        assert_eq!(held.release().await.unwrap(), Released::Held);
-
-        let granted = timeout(LIMIT, waiting).await.expect("its turn");
-        let lease = granted.unwrap().unwrap();
+        let lease = hand_over(held, waiting).await;
         let token = stores[0].inspect(&key).await.unwrap().holders[0].token;
         assert_eq!(lease.token(), token, "the genuine one");
         stranger.hears_a_grant(&said).await;
@@ -253,7 +249,7 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
             still_held(&lease, &tried);
             assert_eq!(lease.token(), token);
         }
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(lease).await;
     }
     assert_eq!(said.values().sum::<usize>(), 2 * ROUNDS * TRIES);
 }
@@ -300,7 +296,7 @@ async fn a_flood_of_hints_costs_few_questions() {
     let mut lines = Vec::new();
     for number in 0..CLAIMS {
         let name = format!("k{number}");
-        held.push(holder.mutex(&name).unwrap().lock().await.unwrap());
+        held.push(lock(&holder, &name).await);
         let mutex = client.mutex(&name).unwrap();
         tokio::spawn(async move { mutex.lock().await.unwrap().release().await });
         in_line(&holder, &name, 1).await;
@@ -335,6 +331,6 @@ async fn a_flood_of_hints_costs_few_questions() {
         "{questions} questions, and {most} at most, for {messages} messages"
     );
     for lease in held {
-        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        give_back(lease).await;
     }
 }

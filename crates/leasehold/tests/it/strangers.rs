@@ -13,12 +13,11 @@ use async_trait::async_trait;
 use leasehold::core::{Arrival, Capacity, ClaimId, Command, Inbox, Key, Proof, Snapshot, Token};
 use leasehold::store::memory::MemoryStore;
 use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink};
-use leasehold::{Client, Error, Lease, Released, StoreError};
+use leasehold::{Client, StoreError};
 use proptest::prelude::*;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use crate::support::{LIMIT, in_line, until, waiting};
+use crate::steps::{contended, give_back, hand_over, lock};
+use crate::support::{until, waiting};
 
 /// A store whose inbox strangers know.
 #[derive(Debug)]
@@ -216,11 +215,6 @@ async fn client_of(store: Arc<dyn LockStore>) -> Client {
     client.connect().await.unwrap()
 }
 
-async fn granted(waiting: JoinHandle<Result<Lease, Error>>) -> Lease {
-    let granted = timeout(LIMIT, waiting).await.expect("a grant");
-    granted.unwrap().unwrap()
-}
-
 async fn nobody_believes(pushes: Vec<Forged>) {
     let store = MemoryStore::new();
     let victim = Overheard::new(store.client());
@@ -229,14 +223,11 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     let key = Key::new("k").unwrap();
 
     // A turn before, so that there is something to be repeated.
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let turn = waiting(&client, "k");
-    in_line(&holder, "k", 1).await;
-    let _ = held.release().await.unwrap();
-    let _ = granted(turn).await.release().await.unwrap();
+    let (held, turn) = contended(&holder, &client, "k").await;
+    give_back(hand_over(held, turn).await).await;
     victim.epoch.store(0, Ordering::SeqCst);
 
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
+    let held = lock(&holder, "k").await;
     let waiting = waiting(&client, "k");
     // An answer on an open inbox: from now on a right push would be believed.
     let heard = async || victim.epoch.load(Ordering::SeqCst) > 0;
@@ -264,8 +255,7 @@ async fn nobody_believes(pushes: Vec<Forged>) {
     assert_eq!((look.holders.len(), look.waiters.len()), (1, 1));
     assert_eq!(look.waiters[0].claim.arrival, arrival, "it keeps its place");
 
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = granted(waiting).await;
+    let lease = hand_over(held, waiting).await;
     let look = victim.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
 
@@ -274,7 +264,7 @@ async fn nobody_believes(pushes: Vec<Forged>) {
         assert!(lease.is_valid(), "{forged:?} ended it");
         assert_eq!(lease.token(), look.holders[0].token, "{forged:?}");
     }
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
 }
 
 proptest! {
@@ -340,9 +330,7 @@ async fn noise_is_passed_over(
 ) {
     let [holder, client] = clients;
     let key = Key::new("k").unwrap();
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waiting(&client, "k");
-    in_line(&holder, "k", 1).await;
+    let (held, waiting) = contended(&holder, &client, "k").await;
     let look = watch.inspect(&key).await.unwrap();
     for message in noise(look.waiters[0].claim.arrival) {
         send(message).await;
@@ -350,11 +338,10 @@ async fn noise_is_passed_over(
         assert!(!waiting.is_finished());
     }
     assert!(held.is_valid());
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = granted(waiting).await;
+    let lease = hand_over(held, waiting).await;
     let look = watch.inspect(&key).await.unwrap();
     assert_eq!(lease.token(), look.holders[0].token);
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
 }
 
 #[cfg(feature = "redis")]

@@ -13,12 +13,11 @@ use leasehold_store::scheme::Scheme as _;
 use leasehold_store::{PushSink, Verbs as _};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::steps::fails;
+use super::steps::{contended, fails, give_back, hand_over, hints, sink};
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
@@ -142,17 +141,13 @@ async fn a_session_that_expires_takes_nothing_along() {
     let far = Far::new().await;
     let (client, other) = (connect(&far.far).await, connect(&far.near).await);
     let held = client.mutex("held").unwrap().lock().await.unwrap();
-    let before = other.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&client, "k");
-    in_line(&other, "k", 1).await;
+    let (before, waiter) = contended(&other, &client, "k").await;
     far.expire().await;
     far.proxy.accept();
     until("another session", async || far.both_listen().await).await;
-    assert_eq!(before.release().await.unwrap(), Released::Held);
-    let lease = soon("the grant", waiter).await.unwrap().unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(hand_over(before, waiter).await).await;
     assert!(held.is_valid());
-    assert_eq!(held.release().await.unwrap(), Released::Held);
+    give_back(held).await;
 }
 
 /// Each step compares and sets: who is far away reads and sets a key that others change meanwhile.
@@ -221,36 +216,24 @@ async fn room_is_left_for_a_moment() {
 /// Who has died is passed over when its session has expired, long before its claim would.
 #[tokio::test]
 async fn a_waiter_that_has_died_holds_up_nobody() {
-    struct Ignored;
-    impl PushSink for Ignored {
-        fn push(&self, _: Push) {}
-    }
     let far = Far::new().await;
     let other = connect(&far.near).await;
     let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let _dying = waits(&far.far, Arc::new(Ignored)).await;
+    let _dying = waits(&far.far, sink().0).await;
     let alive = waiting(&other, "k");
     in_line(&other, "k", 2).await;
     far.expire().await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    drop(soon("the grant", alive).await.unwrap().unwrap());
+    drop(hand_over(held, alive).await);
 }
 
 /// The server forgets what a client watched when its connection ends, also where the session goes on.
 #[tokio::test]
 async fn who_is_connected_again_is_rung() {
-    struct Pushes(UnboundedSender<Push>);
-    impl PushSink for Pushes {
-        fn push(&self, push: Push) {
-            self.0.send(push).ok();
-        }
-    }
     let far = Far::new().await;
     let other = connect(&far.near).await;
     let held = other.mutex("k").unwrap().lock().await.unwrap();
-    let (sink, mut pushes) = unbounded_channel();
-    let pushed = Arc::new(Pushes(sink));
-    let (waiter, _listening) = waits(&far.far_in_a_long_session(), pushed).await;
+    let (sink, mut pushes) = sink();
+    let (waiter, _listening) = waits(&far.far_in_a_long_session(), sink).await;
     far.proxy.reset();
     until("the connection", async || {
         waiter.inspect(&key("k")).await.is_ok()
@@ -384,7 +367,7 @@ async fn a_queue_that_is_full_takes_no_more() {
         }
         assert!(came < 1_000, "it is never full");
     };
-    assert!(refused.hint().unwrap().contains("jute.maxbuffer"));
+    hints(&refused, "jute.maxbuffer");
     assert!(waiters.len() > 20, "{}", waiters.len());
     held.renew().await.unwrap();
     assert_eq!(held.release().await.unwrap(), Released::Held);

@@ -1,14 +1,14 @@
 //! `zookeeper+tls://`: who is trusted, who is known by a certificate, and what is said when it fails.
 
-use leasehold::{Client, ErrorKind, Released};
+use leasehold::{Client, ErrorKind};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use zookeeper_client::{Acls, Client as Raw};
 
-use super::steps::fails;
-use super::support::{in_line, soon, try_lock, until, waiting};
+use super::steps::{contended, fails, hand_over, hints, lock};
+use super::support::{soon, try_lock, until};
 
 /// A server's first handshakes take long on a busy machine.
 const PATIENT: &str = "connect_timeout=60s&session_timeout=60s";
@@ -78,8 +78,7 @@ async fn unavailable(url: &str, said: &str, hint: &str) {
 
 async fn fails_to_connect(url: &str, kind: ErrorKind, said: &str, hint: &str) {
     let error = fails(leasehold::connect(url).await, kind, &[said]);
-    let hinted = error.hint().unwrap_or_default();
-    assert!(hinted.contains(hint), "{error}: {hinted}");
+    hints(&error, hint);
 }
 
 #[tokio::test]
@@ -88,14 +87,10 @@ async fn clients_hand_over_with_tls() {
     let by_name = encrypted.at(&format!("localhost:{}", encrypted.server.secure_port()));
     let one = connect(&encrypted.trusting()).await;
     let other = connect(&by_name).await;
-    let held = try_lock(&one, "k").await.expect("free");
+    let (held, waiter) = contended(&one, &other, "k").await;
     assert!(try_lock(&other, "k").await.is_none(), "it is held");
     let token = held.token();
-    let waiter = waiting(&other, "k");
-    in_line(&one, "k", 1).await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = soon("the grant", waiter).await.unwrap().unwrap();
-    assert!(lease.token() > token);
+    assert!(hand_over(held, waiter).await.token() > token);
     // Without an identity nobody owns a node, as without TLS.
     assert!(encrypted.is_open("/locks/keys/k").await);
 }
@@ -200,8 +195,7 @@ async fn certificates_are_read_again() {
     proxy.reset();
     until("it is noticed", async || held.renew().await.is_err()).await;
     std::fs::write(&authority.path, &authority.text).unwrap();
-    let lock = client.mutex("other").unwrap();
-    drop(soon("a lease", lock.lock()).await.unwrap());
+    drop(soon("a lease", lock(&client, "other")).await);
     assert!(try_lock(&other, "k").await.is_none(), "it is held");
     assert!(held.is_valid());
 }

@@ -27,8 +27,8 @@ use tokio::time::sleep;
 use super::log::Log;
 use super::postgres_store::{Fresh, init};
 use super::steps::{
-    claimed, contended, fails, give_back, granted, hand_over, hints, is_error, lock, settled, sink,
-    use_once,
+    answered, claimed, contended, fails, give_back, granted, hand_over, hints, is_error, lock,
+    settled, sink, use_once,
 };
 use super::support::{id, in_line, key, skipped, soon, try_lock, until, waiting};
 
@@ -390,8 +390,7 @@ async fn the_schema_stops_growing() {
     let client = fresh.connect().await;
     let work = async |times: usize| {
         for round in 0..times {
-            let lock = client.mutex(format!("k{}", round % 20)).unwrap();
-            let _ = lock.lock().await.unwrap().release().await.unwrap();
+            use_once(&client, &format!("k{}", round % 20)).await;
         }
         sql(&url, "vacuum {schema}.keys");
         let size = "select pg_total_relation_size('{schema}.keys')";
@@ -743,7 +742,6 @@ async fn a_password_file_is_read_at_each_connection() {
     // Who begins with it may have the wrong one.
     fails(open(file.path()).await, ErrorKind::Invalid, &[]);
     std::fs::rename(&gone, file.path()).unwrap();
-    let released = async { while held.renew().await.is_err() {} };
-    soon("a renewal", released).await;
+    answered("a renewal", async || held.renew().await).await;
     drop(hand_over(held, waits).await);
 }

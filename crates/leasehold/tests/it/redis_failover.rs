@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::redis_not_now::{Refusals, client as not_now_client};
+use crate::redis_not_now::client as not_now_client;
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::expect::says;
@@ -15,7 +15,8 @@ use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
 
 use crate::redis_support::{LEAST_RIGHTS, client_with, fails};
-use crate::support::{in_line, try_lock, until, waiting};
+use crate::steps::{answered, contended, give_back, hand_over, hints, lock, use_once};
+use crate::support::{soon, try_lock, until};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -85,9 +86,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
 async fn a_planned_fail_over_loses_no_replicated_lease() {
     let sentinels = Sentinels::start();
     let (a, b) = (client(&sentinels).await, client(&sentinels).await);
-    let lease = a.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waiting(&b, "k");
-    in_line(&a, "k", 1).await;
+    let (lease, waiting) = contended(&a, &b, "k").await;
     sentinels.wait_for_replicas().await;
     let new = sentinels.fail_over().await;
     // At once, and not when its renewal is due: after ten seconds.
@@ -98,8 +97,7 @@ async fn a_planned_fail_over_loses_no_replicated_lease() {
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(lease.state(), LeaseState::Held);
     let before = lease.token();
-    let _ = lease.release().await.unwrap();
-    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    let next = hand_over(lease, waiting).await;
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0, "it kept its place");
 }
@@ -112,9 +110,8 @@ async fn a_primary_without_replicas_is_waited_for() {
         .config("min-replicas-max-lag", "10");
     let sentinels = Sentinels::builder().server(server).replicas(1).start();
     sentinels.wait_for_replicas().await;
-    let refusals = Refusals::default();
-    let holder = not_now_client(&sentinels.url(), &Refusals::default()).await;
-    let waiter = not_now_client(&sentinels.url(), &refusals).await;
+    let (holder, _) = not_now_client(&sentinels.url()).await;
+    let (waiter, refusals) = not_now_client(&sentinels.url()).await;
     let held = holder.mutex("held").unwrap().lock().await.unwrap();
     let leadership = holder.election("lead").unwrap().campaign("").await.unwrap();
     let mut leaders = waiter.election("lead").unwrap().observe();
@@ -163,16 +160,15 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     old.stop();
     let new = sentinels.wait_for_another_primary(old).await;
     until("the lease is asked for", async || scripts_run(new) >= 1).await;
-    let wanted = b.mutex("other").unwrap();
-    let other = timeout(SOON, wanted.lock()).await.unwrap().unwrap();
+    let other = soon("another key", lock(&b, "other")).await;
     old.cont();
     assert!(try_lock(&b, "k").await.is_none() && lease.is_valid());
-    assert_eq!(other.release().await.unwrap(), Released::Held);
+    give_back(other).await;
     // The Sentinels make it a replica; whoever comes finds the new one.
     let late = client(&sentinels).await;
     assert!(try_lock(&late, "k").await.is_none());
     let before = lease.token();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    give_back(lease).await;
     let next = try_lock(&late, "k").await.unwrap();
     assert!(next.token() > before);
     // And one that was demoted, and comes back as the primary.
@@ -180,7 +176,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     sentinels.prefer(old).await;
     let again = sentinels.fail_over().await;
     assert_eq!(again.port(), old.port());
-    assert_eq!(next.release().await.unwrap(), Released::Held);
+    give_back(next).await;
 }
 
 #[tokio::test]
@@ -196,14 +192,8 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     old.kill();
     let new = sentinels.wait_for_another_primary(old).await;
     let wanted = b.mutex("k").unwrap();
-    let tried = timeout(SOON, async {
-        loop {
-            if let Ok(tried) = wanted.try_lock().await {
-                return tried;
-            }
-        }
-    });
-    assert!(tried.await.unwrap().is_none(), "no second lease");
+    let tried = answered("an answer", async || wanted.try_lock().await).await;
+    assert!(tried.is_none(), "no second lease");
     assert!(lease.is_valid());
     // With one replica left two cannot acknowledge: no grant, and it is said why.
     until("the other follows", async || {
@@ -222,10 +212,9 @@ async fn passwords_of_sentinels_and_servers_are_apart() {
     let sentinels = sentinels.sentinel_password("watch").start();
     let refused = leasehold::connect(&sentinels.url()).await;
     let error = fails(refused, ErrorKind::Refused, &["NOAUTH"]);
-    says(error.hint().unwrap(), ["sentinel_pass"]);
+    hints(&error, "sentinel_pass");
     let url = format!("{}?sentinel_pass=watch", sentinels.url());
-    let lease = leasehold::connect(&url).await.unwrap().mutex("k").unwrap();
-    let _ = lease.lock().await.unwrap().release().await.unwrap();
+    use_once(&leasehold::connect(&url).await.unwrap(), "k").await;
 }
 
 /// The rules of `docs/stores/`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use crate::redlock_support::Set;
+use crate::steps::answered;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
 use leasehold_testkit::server::Program;
@@ -50,8 +51,11 @@ impl Refusals {
     }
 }
 
-pub(crate) async fn client(url: &str, refusals: &Refusals) -> Client {
-    builder(url, refusals).connect().await.unwrap()
+/// A client, and how its requests have failed.
+pub(crate) async fn client(url: &str) -> (Client, Refusals) {
+    let refusals = Refusals::default();
+    let client = builder(url, &refusals).connect().await;
+    (client.unwrap(), refusals)
 }
 
 fn builder(url: &str, refusals: &Refusals) -> ClientBuilder {
@@ -74,9 +78,8 @@ fn told_at_once<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
 async fn outlived(server: &RedisServer, url: &str, why: &str, ways: [&[&str]; 2]) {
     let [enter, leave] = ways;
     let native = !url.contains("classic");
-    let refusals = Refusals::default();
-    let holder = client(url, &Refusals::default()).await;
-    let waiter = client(url, &refusals).await;
+    let (holder, _) = client(url).await;
+    let (waiter, refusals) = client(url).await;
     let held = holder.mutex("held").unwrap().lock().await.unwrap();
     let election = holder.election("lead").unwrap();
     let leadership = election.campaign("").await.unwrap();
@@ -161,8 +164,7 @@ async fn too_few_replicas_are_waited_for() {
 #[tokio::test]
 async fn a_majority_that_takes_no_writes_is_waited_for() {
     let set = Set::start(3, "").await;
-    let refusals = Refusals::default();
-    let waiter = client(&set.url(), &refusals).await;
+    let (waiter, refusals) = client(&set.url()).await;
     let order = |command| set.servers.iter().for_each(|it| drop(it.command(command)));
     order(NO_REPLICAS[0]);
     let lock = waiter.mutex("lock").unwrap();
@@ -211,21 +213,16 @@ async fn a_disk_that_cannot_be_written_is_waited_for() {
 #[tokio::test]
 async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     let server = RedisServer::start();
-    let refusals = Refusals::default();
-    let holder = client(&server.url(), &Refusals::default()).await;
-    let waiter = client(&server.url(), &refusals).await;
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waiting(&waiter, "k");
-    in_line(&holder, "k", 1).await;
+    let (holder, _) = client(&server.url()).await;
+    let (waiter, refusals) = client(&server.url()).await;
+    let (held, waits) = contended(&holder, &waiter, "k").await;
     server.command(NO_REPLICAS[0]);
     in_line(&holder, "k", 0).await;
     let so_far = refusals.of("k").len();
     refusals.until("k", so_far + 1).await;
     server.command(NO_REPLICAS[1]);
     in_line(&holder, "k", 1).await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let granted = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-    assert_eq!(granted.rejoined(), 1);
+    assert_eq!(hand_over(held, waits).await.rejoined(), 1);
 }
 
 /// The claim of a process that has crashed is still there when it is over.
@@ -262,9 +259,7 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     let open = async |refusals| builder(&url, refusals).password_file(&file).connect().await;
     let holder = open(&others).await.unwrap();
     let waiter = open(&refusals).await.unwrap();
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waiting(&waiter, "k");
-    in_line(&holder, "k", 1).await;
+    let (held, waits) = contended(&holder, &waiter, "k").await;
     server.command(&["CONFIG", "SET", "requirepass", "two"]);
     for kind in ["normal", "pubsub"] {
         server.command(&["CLIENT", "KILL", "TYPE", kind]);
@@ -272,11 +267,8 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     refusals.until("k", 3).await;
     fails(open(&others).await, ErrorKind::Refused, &[]);
     std::fs::write(&file, "two").unwrap();
-    let reconnected = async { while held.renew().await.is_err() {} };
-    timeout(SOON, reconnected).await.unwrap();
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let granted = timeout(SOON, waiting).await.unwrap().unwrap();
-    assert!(granted.unwrap().is_valid());
+    answered("a renewal", async || held.renew().await).await;
+    assert!(hand_over(held, waits).await.is_valid());
 }
 
 /// The other side: nobody waits for what stays.
@@ -284,16 +276,13 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
 async fn what_stays_ends_the_waiting_at_once() {
     let rights = "on >secret ~* &* +@all";
     let server = RedisServer::builder().user("bob", rights).start();
-    let refusals = Refusals::default();
-    let holder = client(&server.url(), &Refusals::default()).await;
-    let waiter = client(&server.url_as("bob", "secret"), &refusals).await;
-    let held = holder.mutex("k").unwrap().lock().await.unwrap();
-    let waiting = waiting(&waiter, "k");
+    let (holder, _) = client(&server.url()).await;
+    let (waiter, refusals) = client(&server.url_as("bob", "secret")).await;
+    let (held, waits) = contended(&holder, &waiter, "k").await;
     let mut leaders = waiter.election("lead").unwrap().observe();
     assert!(leaders.next().await.unwrap().is_none());
-    in_line(&holder, "k", 1).await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
-    let ended = timeout(SOON, waiting).await.unwrap().unwrap();
+    let ended = timeout(SOON, waits).await.unwrap().unwrap();
     fails(ended, ErrorKind::Refused, &["may not do this"]);
     // The claim and, since then, its release.
     assert_eq!(refusals.of("k")[0], ErrorKind::Refused);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use crate::quarantine_support::{Contention, Witness, retry_after};
 use crate::redis_support::case::{Case, suites};
 use crate::redis_support::{self, fails};
+use crate::steps::{give_back, hand_over, use_once};
+use crate::support::waiting;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, LeaseState, Owner, Retry, Settings};
 use leasehold_testkit::deployment::Sentinels;
@@ -125,8 +127,7 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
     let outer = owner.lock().await.unwrap();
     server.restart(leasehold_testkit::server::Data::Keep);
     let restarted = Instant::now();
-    let lock = b.mutex("k").unwrap();
-    let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+    let waits = waiting(&b, "k");
     // Renewed several times meanwhile; the inner claim waits behind its own owner.
     let inner = timeout(SOON, owner.lock()).await.unwrap().unwrap();
     assert!(restarted.elapsed() > 2 * longest - Duration::from_millis(300));
@@ -134,19 +135,17 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
     assert_eq!(inner.token(), outer.token());
     let _ = inner.release().await.unwrap();
     let _ = outer.release().await.unwrap();
-    let _ = lease.release().await.unwrap();
-    let next = timeout(SOON, waiting).await.unwrap().unwrap();
-    let _ = next.release().await.unwrap();
+    give_back(hand_over(lease, waits).await).await;
 }
 
 #[tokio::test]
 async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
     let (server, url) = new_server(SHORT).await;
     let client = client(&url).await;
-    let lock = client.mutex("k").unwrap();
-    let _ = lock.lock().await.unwrap().release().await.unwrap();
+    use_once(&client, "k").await;
     server.command(&["FLUSHALL"]);
-    retry_after(&lock.try_lock().await.unwrap_err());
+    let tried = client.mutex("k").unwrap().try_lock().await;
+    retry_after(&tried.unwrap_err());
 }
 
 #[tokio::test]

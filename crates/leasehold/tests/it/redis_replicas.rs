@@ -8,6 +8,7 @@ use leasehold::core::Renew;
 use leasehold::store::{LockStore, Verbs as _};
 
 use crate::redis_support::{self, *};
+use crate::steps::use_once;
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
@@ -119,10 +120,7 @@ async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
     let why = "not acknowledged within 1s: 1 of 2 replicas answered";
     fails(unheard, ErrorKind::Unavailable, &[why]);
     // Given back in the background: long before its TTL.
-    let given_back = async |key: &str| {
-        let lease = timeout(SOON, plain.mutex(key).unwrap().lock()).await;
-        let _ = lease.unwrap().unwrap().release().await.unwrap();
-    };
+    let given_back = async |key: &str| timeout(SOON, use_once(&plain, key)).await.unwrap();
     given_back("k").await;
     let several = strict.multi(["a", "b"]).unwrap();
     says(several.lock().await.unwrap_err(), ["1 of 2 replicas"]);
@@ -183,10 +181,7 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
             let query =
                 format!("acknowledge=1&acknowledge_timeout=300ms&acknowledge_renewals={renewals}");
             let strict = client_with(&primary, &query).await;
-            let lock = plain.mutex("k").unwrap();
-            let held = lock.lock().await.unwrap();
-            let waiting = waiting(&strict, "k");
-            in_line(&plain, "k", 1).await;
+            let (held, waiting) = contended(&plain, &strict, "k").await;
             if stops {
                 replicas[0].stop();
             }
@@ -194,8 +189,7 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
             let granted = timeout(SOON, waiting).await.unwrap().unwrap();
             if stops {
                 fails(granted, ErrorKind::Unavailable, &["0 of 1 replica"]);
-                let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
-                let _ = lease.release().await.unwrap();
+                timeout(SOON, use_once(&plain, "k")).await.unwrap();
                 replicas[0].cont();
                 in_step(&primary, 1);
             } else {

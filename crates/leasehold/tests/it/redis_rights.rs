@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::log::Log;
 use crate::redis_support::*;
+use crate::steps::use_once;
 use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
@@ -137,12 +138,9 @@ async fn one_who_hears_is_served_after_one_who_cannot_tell() {
         client_with(&server.url_as(user, "secret"), settings).await
     };
     let (deaf, hears) = (client("alice").await, client("carol").await);
-    let held = deaf.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&hears, "k");
-    in_line(&hears, "k", 1).await;
+    let (held, waiter) = contended(&deaf, &hears, "k").await;
     let started = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let _lease = waiter.await.unwrap().unwrap();
+    let _lease = hand_over(held, waiter).await;
     // A third of its waiter TTL, and room for a busy machine.
     assert!(started.elapsed() < short, "{:?}", started.elapsed());
 }
@@ -302,14 +300,11 @@ async fn a_right_that_is_lost_later_costs_pushes_only() {
     let server = without(Program::Default, "");
     let connected = async || client(connect(&url(&server)).await.unwrap()).await;
     let (a, b) = (connected().await, connected().await);
-    let held = a.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&b, "k");
-    in_line(&a, "k", 1).await;
+    let (held, waiter) = contended(&a, &b, "k").await;
     // The server ends the connections of those who listen.
     server.command(&["ACL", "SETUSER", "alice", "resetchannels"]);
     let started = Instant::now();
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let _lease = waiter.await.unwrap().unwrap();
+    let _lease = hand_over(held, waiter).await;
     assert!(started.elapsed() < Duration::from_secs(3));
     // Who watches looks again, long before the watch has to be renewed.
     let mut leaders = b.election("lead").unwrap().observe();
@@ -342,8 +337,7 @@ async fn in_a_cluster() {
     let client = client(store).await;
     serves_in_order(&client).await;
     for number in 0..20 {
-        let lock = client.mutex(format!("k{number}")).unwrap();
-        let _ = lock.lock().await.unwrap().release().await.unwrap();
+        use_once(&client, &format!("k{number}")).await;
     }
     let said = log.lines("WARN");
     assert_eq!(said.len(), 3, "of all nodes together: {said:#?}");
@@ -396,8 +390,7 @@ async fn with_a_vote() {
         server.command(&["ACL", "SETUSER", "alice", "+hset", "+del"]);
     }
     let two = client(open(&servers).await.unwrap()).await;
-    let lease = two.mutex("k").unwrap().lock().await.unwrap();
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    use_once(&two, "k").await;
 
     let servers = start("resetchannels");
     let store = open(&servers).await.unwrap();
@@ -406,8 +399,7 @@ async fn with_a_vote() {
     let held = client.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&client, "k");
     tokio::task::yield_now().await;
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let _lease = waiter.await.unwrap().unwrap();
+    let _lease = hand_over(held, waiter).await;
 
     let error = open(&start("-info")).await.unwrap_err();
     says(format!("{error:?}"), ["run id"]);

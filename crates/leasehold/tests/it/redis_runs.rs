@@ -4,14 +4,12 @@
 use std::time::Duration;
 
 use crate::redis_support::*;
-use leasehold::{Client, Error, Lease, Loss, Released, Settings};
+use crate::steps::Waiting;
+use leasehold::{Client, Lease, Loss, Released, Settings};
 use leasehold_testkit::server::Data;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
-
-type Waiter = JoinHandle<Result<Lease, Error>>;
 
 async fn client(server: &RedisServer) -> Client {
     client_at(&server.url()).await
@@ -31,16 +29,12 @@ async fn held() -> (RedisServer, Client, Client, Lease) {
 }
 
 /// Waits for `k`, and is in line as the last of so many.
-async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiter {
+async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiting {
     let waiter = waiting(of, "k");
     in_line(seen_by, "k", place).await;
     // Answers come in order: its own has come, too, and the server may stand still.
     let _ = of.inspect("k").await.unwrap();
     waiter
-}
-
-async fn lease(waiter: Waiter) -> Lease {
-    timeout(SOON, waiter).await.unwrap().unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -55,7 +49,7 @@ async fn a_run_goes_on_while_the_server_stands_still() {
     for waiter in line {
         let token = held.token();
         releases.push(tokio::spawn(held.release()));
-        held = lease(waiter).await;
+        held = granted(waiter).await;
         assert!(held.is_valid() && held.token() > token);
     }
     let token = held.token();
@@ -119,7 +113,7 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
         assert_eq!(released.unwrap(), Released::Held, "{state:?}");
         let next = match early {
             Ok(next) => next.unwrap().unwrap(),
-            Err(_) => lease(waiter).await,
+            Err(_) => granted(waiter).await,
         };
         assert!(next.token() > token, "{state:?}");
     }
@@ -136,7 +130,7 @@ async fn who_comes_between_two_of_a_client_is_served_between_them() {
     for waiter in [first, second, third] {
         assert!(!waiter.is_finished());
         let _ = next.release().await.unwrap();
-        next = lease(waiter).await;
+        next = granted(waiter).await;
         assert!(next.token() > token);
         token = next.token();
     }
@@ -154,7 +148,7 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
     assert!(early.is_err(), "the server has not said so");
     server.cont();
     let _ = release.await.unwrap().unwrap();
-    drop(lease(waiter).await);
+    drop(granted(waiter).await);
 }
 
 #[tokio::test]
@@ -164,11 +158,11 @@ async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
     let second = waiter(&client_a, &other, 2).await;
     let broken = other.break_key("k").await.unwrap();
     assert_eq!(timeout(SOON, held.lost()).await.unwrap(), Loss::Revoked);
-    let first = lease(first).await;
+    let first = granted(first).await;
     assert!(first.token() > broken.token, "{broken:?}");
     let token = first.token();
     let _ = first.release().await.unwrap();
-    assert!(lease(second).await.token() > token);
+    assert!(granted(second).await.token() > token);
 }
 
 #[tokio::test]
@@ -180,8 +174,8 @@ async fn who_leaves_a_run_holds_up_nobody() {
     first.abort();
     in_line(&other, "k", 2).await;
     let _ = held.release().await.unwrap();
-    let _ = lease(second).await.release().await.unwrap();
-    drop(lease(last).await);
+    let _ = granted(second).await.release().await.unwrap();
+    drop(granted(last).await);
 }
 
 /// What a client leaves behind that dies: all of its run goes with it.
@@ -206,5 +200,5 @@ async fn a_dead_client_holds_up_nobody_with_its_run() {
     in_line(&other, "k", 20).await;
     let last = waiter(&other, &other, 21).await;
     runtime.shutdown_background();
-    drop(lease(last).await);
+    drop(granted(last).await);
 }

@@ -157,14 +157,9 @@ async fn two_clients_on_one_store_pass_a_key_on() {
     let store: Arc<dyn leasehold::store::LockStore> = Arc::new(store(&server).await);
     let on_it = || Client::builder().with_store(store.clone()).connect();
     let (one, two) = (on_it().await.unwrap(), on_it().await.unwrap());
-    let other = client(&server).await;
-    let held = one.mutex("k").unwrap().lock().await.unwrap();
-    let waiter = waiting(&two, "k");
-    in_line(&other, "k", 1).await;
+    let (held, waiter) = contended(&one, &two, "k").await;
     let token = held.token();
-    let _ = held.release().await.unwrap();
-    let lease = timeout(SOON, waiter).await.unwrap().unwrap().unwrap();
-    assert!(lease.token() > token);
+    assert!(hand_over(held, waiter).await.token() > token);
 }
 
 /// Threads that drive a runtime of their own only while they lock.

@@ -86,6 +86,18 @@ pub(crate) fn hand_over(held: Lease, waits: Waiting) -> impl Future<Output = Lea
     }
 }
 
+/// The answer to a call that is made again and again until there is one.
+pub(crate) async fn answered<T, E>(what: &str, call: impl AsyncFn() -> Result<T, E>) -> T {
+    let asked = async {
+        loop {
+            if let Ok(answer) = call().await {
+                return answer;
+            }
+        }
+    };
+    soon(what, asked).await
+}
+
 // ---- errors ----
 
 /// An error of a client or of a store.

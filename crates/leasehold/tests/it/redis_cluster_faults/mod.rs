@@ -13,7 +13,7 @@ use crate::redis_support::{
     LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, next,
     reconnected, release, trying,
 };
-use crate::steps::fails;
+use crate::steps::{fails, hand_over, hints};
 use crate::support::{LIMIT, in_line, soon, until, waiting};
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
 use leasehold::store::{AllAnswer, LockStore, Push};

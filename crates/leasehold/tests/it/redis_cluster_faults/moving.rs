@@ -15,8 +15,7 @@ async fn a_queue_forms_and_ends_on_a_node_that_its_slot_leaves() {
     let waiting = waiting(&client, KEY);
     in_line(&client, KEY, 1).await;
     let first = held.token();
-    assert_eq!(held.release().await.unwrap(), Released::Held);
-    let lease = soon("the key", waiting).await.unwrap().unwrap();
+    let lease = hand_over(held, waiting).await;
     assert!(lease.token() > first);
     // What ended here goes on there, and is not forgotten on the way.
     migrate(&moving, KEY);

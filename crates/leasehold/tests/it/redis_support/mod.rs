@@ -12,7 +12,7 @@ use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 
-pub(crate) use crate::steps::{fails, sink};
+pub(crate) use crate::steps::{contended, fails, granted, hand_over, sink};
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
 /// The least rights of `docs/stores/rights.md`.

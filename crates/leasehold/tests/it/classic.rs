@@ -14,8 +14,9 @@ use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedisOptions, R
 use leasehold::{Client, ErrorKind, Released, Retry, Token};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::RedisServer;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use crate::redis_support::rate;
 use crate::redlock_support::{Program, Set};
 use crate::steps::{fails, give_back, granted, hints, is_error, lock, settled};
 use crate::support::{id, in_line, key, try_lock, until, waiting};
@@ -388,44 +389,14 @@ async fn a_minority_of_a_set_may_be_down_and_no_mark_is_kept() {
 
 // ---- throughput ----
 
-/// How many acquisitions a second so many clients get together, each holding for 5 ms.
-async fn rate(url: &str, clients: usize, name: &str) -> f64 {
-    let span = Duration::from_millis(1_200);
-    let mut tasks = tokio::task::JoinSet::new();
-    let mut opened = Vec::new();
-    for _ in 0..clients {
-        opened.push(at(url).await);
-    }
-    let end = Instant::now() + span;
-    for client in opened {
-        let lock = client.mutex(name).unwrap();
-        tasks.spawn(async move {
-            let mut count = 0_u32;
-            while Instant::now() < end {
-                let left = end.duration_since(Instant::now());
-                let Ok(lease) = lock.lock_within(left).await else {
-                    break;
-                };
-                sleep(Duration::from_millis(5)).await;
-                let _ = lease.release().await.unwrap();
-                count += 1;
-            }
-            drop(client);
-            count
-        });
-    }
-    let count: u32 = tasks.join_all().await.into_iter().sum();
-    f64::from(count) / span.as_secs_f64()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_clients_get_at_least_half_of_what_two_get() {
     let server = RedisServer::start();
-    let url = format!("{}?layout=classic", server.url());
     let mut ratios = Vec::new();
+    let open = async || classic(&server).await;
     for round in 0..3 {
-        let two = rate(&url, 2, &format!("two {round}")).await;
-        let twenty = rate(&url, 20, &format!("twenty {round}")).await;
+        let two = rate(&open, 2, &format!("two {round}")).await;
+        let twenty = rate(&open, 20, &format!("twenty {round}")).await;
         ratios.push((twenty / two, two, twenty));
     }
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::local_support::Place;
 use crate::outside_runtime::{CASES, Came, Made};
-use crate::support::until;
+use crate::support::{runtime, until};
 
 const KEY: &str = "k";
 
@@ -128,9 +128,8 @@ const REFUSED: &[(&str, Deed)] = &[
         outcome(it.client.audit_log(None, std::time::UNIX_EPOCH))
     }),
     ("in a runtime of its own", |it| {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let mutex = it.client.as_async().mutex("other").unwrap();
-        outcome(runtime.block_on(mutex.lock()))
+        outcome(runtime().block_on(mutex.lock()))
     }),
 ];
 
@@ -176,10 +175,9 @@ const OTHERS: &[(&str, Deed, &str)] = &[
 /// Takes the locks of a client, of its store and of its claims again and again, until it is told to
 /// stop: children inherit them as they are at that moment.
 fn keep_busy(client: &Client, signals: &[LossSignal], stop: &AtomicBool) {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let [mutex, other] = [KEY, "busy"].map(|key| client.mutex(key).unwrap());
     let election = client.election("e").unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         while !stop.load(Ordering::Relaxed) {
             assert!(signals.iter().all(|signal| signal.reason().is_none()));
             assert!(mutex.try_lock().await.unwrap().is_none());

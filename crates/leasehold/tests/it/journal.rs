@@ -23,7 +23,7 @@ use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 use super::steps::{
     claim, claimed, contended, fails, give_back, hand_over, lock, settled, sink, use_once,
 };
-use super::support::{id, key, soon, try_lock};
+use super::support::{id, key, runtime, soon, try_lock};
 
 /// Far longer than any of these tests.
 const LONG: Duration = Duration::from_secs(600);
@@ -537,13 +537,8 @@ async fn who_holds_from_before_it_listened_is_passed_over_too() {
 fn a_runtime_that_ends_takes_along_what_was_asked() {
     let place = Place::default();
     let store = place.store();
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-    };
     let key = key("k");
-    let first = runtime().unwrap();
+    let first = runtime();
     let mut asking = store.inspect(&key);
     let entered = first.enter();
     let mut here = Context::from_waker(Waker::noop());
@@ -555,8 +550,7 @@ fn a_runtime_that_ends_takes_along_what_was_asked() {
         panic!("it goes on");
     };
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Unavailable);
-    let later = runtime().unwrap();
-    later.block_on(async {
+    runtime().block_on(async {
         let seen = soon("an answer", store.inspect(&key)).await.unwrap();
         assert!(seen.holders.is_empty());
     });

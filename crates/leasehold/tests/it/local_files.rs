@@ -12,6 +12,7 @@ use crate::local_support::{
     try_lock, until,
 };
 use crate::steps::{contended, fails, granted, sink};
+use crate::support::runtime;
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
 use leasehold::store::local::LocalStore;
@@ -207,8 +208,7 @@ async fn missed_pushes_are_owned_up_to() {
     }
     // Nothing reads the inbox while this thread waits for the other.
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.unwrap();
+        let runtime = runtime();
         for key in keys {
             runtime.block_on(released(&a, &key, 1));
         }

@@ -29,7 +29,7 @@ use tokio::runtime::Builder;
 use crate::log::Log;
 use crate::sources::{at, files_in};
 use crate::steps::{Failure, fails};
-use crate::support::soon;
+use crate::support::{runtime, soon};
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -314,7 +314,6 @@ fn a_lease_that_ends_with_its_thread_is_released() {
 /// A shutdown does not wait for releases that nobody sends any more.
 #[test]
 fn a_shutdown_ends_with_the_runtime_of_its_client() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (theirs, here) = (runtime(), runtime());
     let store = TestStore::new();
     let client = theirs.block_on(store.connect()).unwrap();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::support::soon;
+use crate::steps::answered;
+use crate::support::{runtime, soon};
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 #[tokio::test]
@@ -88,15 +88,9 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
     fails(two, ErrorKind::Unavailable, &["unknown"]);
     server.cont();
     // Both were carried out: unknown means just that.
-    let asked = async {
-        loop {
-            if let Ok(answer) = store.claim(&key, &claim(&store, 1)).await {
-                return answer.reply;
-            }
-        }
-    };
-    let reply = tokio::time::timeout(Duration::from_secs(20), asked).await;
-    assert_eq!(reply.expect("an answer"), ClaimReply::Gone);
+    let again = claim(&store, 1);
+    let answer = answered("an answer", async || store.claim(&key, &again).await).await;
+    assert_eq!(answer.reply, ClaimReply::Gone);
 }
 
 #[tokio::test]
@@ -143,11 +137,6 @@ async fn all_who_wait_find_out_that_the_connection_is_lost() {
         let lost = soon("an answer", task).await.unwrap();
         fails(lost, ErrorKind::Unavailable, &[]);
     }
-}
-
-fn runtime() -> Runtime {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_all().build().unwrap()
 }
 
 #[test]

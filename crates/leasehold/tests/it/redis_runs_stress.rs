@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::support::runtime;
 use leasehold::{Client, Lease, Mutex, Settings};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
@@ -174,8 +175,7 @@ fn a_runtime_that_nobody_drives_holds_up_nobody_else() {
             let (client, done) = (client.clone(), done.clone());
             let (end, ends) = std::sync::mpsc::channel::<()>();
             let work = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread();
-                let runtime = { runtime }.enable_all().build().unwrap();
+                let runtime = runtime();
                 let lock = client.mutex(format!("t{thread}")).unwrap();
                 for _ in 0..40 {
                     let lease = runtime.block_on(lock.lock()).unwrap();

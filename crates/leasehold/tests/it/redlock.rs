@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::redis_support::LEAST_RIGHTS;
+use crate::redis_support::{LEAST_RIGHTS, rate};
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
-use crate::steps::fails;
+use crate::steps::{self, fails, give_back, hand_over, hints, use_once};
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
@@ -23,7 +23,7 @@ use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{until, waiting};
+use crate::support::{runtime, try_lock, until, waiting};
 
 const SOON: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(10);
@@ -31,11 +31,8 @@ const TTL: Duration = Duration::from_secs(10);
 /// Claims `k`, which is free.
 async fn granted(store: &RedlockStore, number: u128, ttl: Duration) -> Token {
     let granted = store.claim(&key("k"), &claim(store, number, ttl)).await;
-    token(
-        granted
-            .unwrap_or_else(|error| panic!("claim {number}: {error}"))
-            .reply,
-    )
+    let granted = granted.unwrap_or_else(|error| panic!("claim {number}: {error}"));
+    token(granted.reply)
 }
 
 /// Releases `k`, which this claim holds.
@@ -51,15 +48,12 @@ async fn a_lock_over_five_servers() {
     let (a, b) = (set.client().await, set.client().await);
     let lease = a.mutex("orders/42").unwrap().lock().await.unwrap();
     assert!(lease.is_valid());
-    let lock = b.mutex("orders/42").unwrap();
-    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(try_lock(&b, "orders/42").await.is_none());
     let seen = b.inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders[0].token, lease.token());
     assert_eq!(b.list("orders/*").await.unwrap().len(), 1);
     let waiting = waiting(&b, "orders/42");
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
-    assert_eq!(next.release().await.unwrap(), Released::Held);
+    give_back(hand_over(lease, waiting).await).await;
 }
 
 /// A renewal that finds its claim released sends no release of its own: the servers could take that
@@ -102,11 +96,8 @@ async fn another_process_renews_by_the_parts() {
 
 /// Asks with this claim until a majority answers: a machine may be busy.
 async fn answered(store: &RedlockStore, claim: &Claim) -> ClaimReply {
-    loop {
-        if let Ok(answer) = store.claim(&key("k"), claim).await {
-            return answer.reply;
-        }
-    }
+    let asked = steps::answered("an answer", async || store.claim(&key("k"), claim).await);
+    asked.await.reply
 }
 
 /// Its client asks again, so what it has proposed is not withdrawn: a withdrawal that reached a server
@@ -142,16 +133,12 @@ async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
 /// Nobody carries on with what a program has left in the background when it ends.
 #[test]
 fn an_attempt_that_fails_has_given_back_its_votes() {
-    let in_a_program = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
-    let set = in_a_program().block_on(Set::start(3, ""));
+    let set = runtime().block_on(Set::start(3, ""));
     for server in &set.servers[1..] {
         server.command(&["config", "set", "min-replicas-to-write", "1"]);
     }
     let attempt = |number| {
-        in_a_program().block_on(async {
+        runtime().block_on(async {
             let store = set.store().await;
             let failed = store.claim(&key("k"), &claim(&store, number, SOON)).await;
             failed.unwrap_err().to_string()
@@ -183,8 +170,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
     }
     // A client that comes now finds it so.
     let late = set.client().await;
-    let lease = late.mutex("k").unwrap().lock().await.unwrap();
-    let _ = lease.release().await.unwrap();
+    use_once(&late, "k").await;
     set.servers[3].cont();
 }
 
@@ -498,36 +484,6 @@ async fn tokens_rise_while_servers_restart() {
     eprintln!("{got} acquisitions in {number} tries, {refused} refused or unanswered");
 }
 
-/// Acquisitions per second of so many clients at one key, each holding 5 ms.
-async fn rate(set: &Set, clients: usize, name: &str) -> f64 {
-    let span = Duration::from_millis(1_200);
-    let mut tasks = JoinSet::new();
-    let mut opened = Vec::new();
-    for _ in 0..clients {
-        opened.push(set.client().await);
-    }
-    let end = tokio::time::Instant::now() + span;
-    for client in opened {
-        let lock = client.mutex(name).unwrap();
-        tasks.spawn(async move {
-            let mut count = 0_u32;
-            while tokio::time::Instant::now() < end {
-                let left = end.duration_since(tokio::time::Instant::now());
-                let Ok(lease) = lock.lock_within(left).await else {
-                    break;
-                };
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                let _ = lease.release().await.unwrap();
-                count += 1;
-            }
-            drop(client);
-            count
-        });
-    }
-    let count: u32 = tasks.join_all().await.into_iter().sum();
-    f64::from(count) / span.as_secs_f64()
-}
-
 /// How long the threads of this process have run, and how long they have waited for a processor.
 fn ran_and_waited() -> (f64, f64) {
     let (mut ran, mut waited) = (0.0, 0.0);
@@ -547,12 +503,13 @@ fn ran_and_waited() -> (f64, f64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_clients_get_at_least_half_of_what_two_get() {
     let set = Set::start(5, "").await;
+    let open = async || set.client().await;
     // Whatever else runs slows twenty more than two: two rounds of a few have to show it.
     let mut rounds = Vec::new();
     for round in 0..9 {
         let (ran, waited) = ran_and_waited();
-        let two = rate(&set, 2, &format!("two {round}")).await;
-        let twenty = rate(&set, 20, &format!("twenty {round}")).await;
+        let two = rate(&open, 2, &format!("two {round}")).await;
+        let twenty = rate(&open, 20, &format!("twenty {round}")).await;
         let after = ran_and_waited();
         let (ran, waited) = (after.0 - ran, after.1 - waited);
         let least = 0.5 * ran / (ran + waited);
@@ -604,8 +561,7 @@ async fn least_rights(rule: &str, parameters: &str) {
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
     lease.renew().await.unwrap();
     let waiting = waiting(&b, "k");
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    let next = timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
+    let next = hand_over(lease, waiting).await;
     assert_eq!(a.list("*").await.unwrap().len(), 1);
     a.break_key("k").await.unwrap();
     drop(next);
@@ -636,8 +592,7 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
     };
     assert_eq!(initialise().await, [Marked::New; 3]);
     let client = leasehold::connect(set.url()).await.unwrap();
-    let lease = client.mutex("k").unwrap().lock().await.unwrap();
-    let _ = lease.release().await.unwrap();
+    use_once(&client, "k").await;
     assert_eq!(initialise().await, [Marked::Already; 3]);
     for url in [
         "memory:",
@@ -727,5 +682,5 @@ async fn a_vote_of_an_earlier_version_is_refused() {
     let claimed = store.claim(&key("k"), &claim(&store, 1, TTL)).await;
     let versions = ["format version 1", "format version 2"];
     let error = fails(claimed, ErrorKind::Refused, &versions);
-    assert!(error.hint().unwrap().contains("wait until"), "{error:?}");
+    hints(&error, "wait until");
 }

@@ -17,7 +17,7 @@ use leasehold::{Client, StoreError};
 use proptest::prelude::*;
 
 use crate::steps::{contended, give_back, hand_over, lock};
-use crate::support::{until, waiting};
+use crate::support::{runtime, until, waiting};
 
 /// A store whose inbox strangers know.
 #[derive(Debug)]
@@ -272,8 +272,7 @@ proptest! {
 
     #[test]
     fn a_forged_push_is_not_believed(pushes in prop::collection::vec(forged(), 1..40)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(nobody_believes(pushes));
+        runtime().block_on(nobody_believes(pushes));
     }
 }
 

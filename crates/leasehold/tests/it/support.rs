@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use leasehold::core::{ClaimId, Key, Release};
 use leasehold::{Client, Error, Lease};
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 /// How long anything may take on a busy machine before a test fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A runtime that only its caller drives.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
 
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     let done = timeout(LIMIT, work).await;

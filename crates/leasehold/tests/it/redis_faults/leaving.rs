@@ -1,6 +1,7 @@
 //! Cancelled and closed clients leave nothing in Redis.
 
 use super::*;
+use crate::support::runtime;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::expect::times_out;
 
@@ -71,9 +72,7 @@ async fn a_program_that_shuts_its_client_down_leaves_nothing() {
     let server = RedisServer::start();
     let url = server.url();
     let program = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().build().unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let ours = client(&url).await;
             let lease = lock(&ours).await;
             let contended = ours.mutex(KEY).unwrap();

@@ -11,6 +11,8 @@ use leasehold::store::{Listening, LockStore, Push, Verbs as _};
 use leasehold::{Client, Settings, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 pub(crate) use crate::steps::{contended, fails, granted, hand_over, sink};
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
@@ -109,6 +111,36 @@ pub(crate) async fn each_connection_has_another_epoch(store: &RedisStore, lose: 
     let renewed = store.renew(&key, &renew(2)).await.unwrap();
     let claimed = store.claim(&key, &claim(store, 2)).await.unwrap();
     assert_eq!((renewed.epoch, claimed.epoch), (0, 0), "nobody listens");
+}
+
+/// Acquisitions per second of so many clients at one key, each holding 5 ms.
+pub(crate) async fn rate(open: &impl AsyncFn() -> Client, clients: usize, name: &str) -> f64 {
+    let span = Duration::from_millis(1_200);
+    let mut tasks = JoinSet::new();
+    let mut opened = Vec::new();
+    for _ in 0..clients {
+        opened.push(open().await);
+    }
+    let end = Instant::now() + span;
+    for client in opened {
+        let lock = client.mutex(name).unwrap();
+        tasks.spawn(async move {
+            let mut count = 0_u32;
+            while Instant::now() < end {
+                let left = end.duration_since(Instant::now());
+                let Ok(lease) = lock.lock_within(left).await else {
+                    break;
+                };
+                sleep(Duration::from_millis(5)).await;
+                let _ = lease.release().await.unwrap();
+                count += 1;
+            }
+            drop(client);
+            count
+        });
+    }
+    let count: u32 = tasks.join_all().await.into_iter().sum();
+    f64::from(count) / span.as_secs_f64()
 }
 
 /// Opens the inbox of the store, until the first of these is dropped.

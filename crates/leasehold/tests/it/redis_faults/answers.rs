@@ -26,13 +26,11 @@ async fn a_claim_whose_answer_was_lost_is_the_same_claim() {
     standing(&other, 1, 1).await;
     asked_again(&ids);
     let before = lease.token();
-    let _ = lease.release().await.unwrap();
-    let next = granted(next).await;
+    let next = hand_over(lease, next).await;
     assert!(next.token() > before);
     assert_eq!(next.rejoined(), 0);
     standing(&other, 1, 0).await;
-    assert_eq!(next.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(next, &other).await;
 }
 
 #[tokio::test]
@@ -55,8 +53,7 @@ async fn a_try_whose_answer_was_lost_leaves_nothing_behind() {
     assert!(soon("an answer", key.try_lock()).await.unwrap().is_none());
     assert!(swallowed.has_happened());
     standing(&other, 1, 0).await;
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
     assert!(try_lock(&other, KEY).await.is_some());
 }
 
@@ -65,19 +62,15 @@ async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
     let settings = Settings::default().with_waiter_ttl(ms(3_000));
     let (_server, proxy, ours, other) = proxied(settings, lasting()).await;
 
-    let first = lock(&other).await;
-    let next = waiting(&ours);
-    standing(&other, 1, 1).await;
+    let (first, next) = contended(&other, &ours, KEY).await;
     proxy.swallow_reply_of(is_renewal, 1).wait().await;
     // It asks again at once; a whole waiter TTL later it still stands there.
     proxy.request(is_renewal, 1).wait().await;
     sleep(ms(3_500)).await;
     standing(&other, 1, 1).await;
-    let _ = first.release().await.unwrap();
-    let lease = granted(next).await;
+    let lease = hand_over(first, next).await;
     assert_eq!(lease.rejoined(), 0);
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
 }
 
 #[tokio::test]
@@ -94,8 +87,7 @@ async fn a_lease_whose_renewal_was_not_answered_stays_held() {
     assert!(lease.is_valid());
     let seen = other.inspect(KEY).await.unwrap();
     assert_eq!(seen.holders[0].token, lease.token());
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
 }
 
 #[tokio::test]
@@ -104,9 +96,7 @@ async fn a_release_that_got_lost_hands_on_all_the_same() {
 
     // Executed or not, the client cannot know.
     for executed in [true, false] {
-        let lease = lock(&ours).await;
-        let next = waiting(&other);
-        standing(&other, 1, 1).await;
+        let (lease, next) = contended(&ours, &other, KEY).await;
         let lost = if executed {
             proxy.swallow_reply_of(is_release, 1)
         } else {
@@ -123,7 +113,6 @@ async fn a_release_that_got_lost_hands_on_all_the_same() {
         sleep(ms(300)).await;
         soon("a renewal", next.renew()).await.unwrap();
         standing(&other, 1, 0).await;
-        assert_eq!(next.release().await.unwrap(), Released::Held);
-        standing(&other, 0, 0).await;
+        leaves_nothing(next, &other).await;
     }
 }

@@ -43,9 +43,7 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     let minutes = ttl(9 * LIMIT).with_waiter_ttl(9 * LIMIT);
     let (_server, proxy, ours, other) = proxied(minutes.clone(), minutes).await;
 
-    let first = lock(&other).await;
-    let next = waiting(&ours);
-    standing(&other, 1, 1).await;
+    let (first, next) = contended(&other, &ours, KEY).await;
     sleep(ms(200)).await;
     proxy.hold(Direction::ToClient);
     let old = first.token();
@@ -63,8 +61,7 @@ async fn a_grant_whose_push_was_lost_is_found_after_the_reset() {
     assert_eq!(lease.token(), seen.holders[0].token);
     assert_eq!(lease.rejoined(), 0);
     assert!(lease.is_valid());
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
 }
 
 /// A process that was stopped finds its answers beside time-outs that are over: those count. What is

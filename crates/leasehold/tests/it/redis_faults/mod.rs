@@ -22,11 +22,11 @@ use leasehold::{Client, ErrorKind, Lease, LeaseState, Loss, Released, Settings, 
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
 use leasehold_testkit::server::{Data, RedisServer};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::redis_support::connect;
-use crate::steps::fails;
+use crate::steps::{Waiting, contended, fails, give_back, granted, hand_over};
 use crate::support::{LIMIT, soon, try_lock, until};
 
 /// What a busy machine may add to a bound that is promised.
@@ -91,17 +91,19 @@ async fn standing(client: &Client, holders: usize, waiters: usize) {
     .await;
 }
 
+/// Gives back the last lease: nobody holds or waits any more.
+async fn leaves_nothing(lease: Lease, seen_by: &Client) {
+    give_back(lease).await;
+    standing(seen_by, 0, 0).await;
+}
+
 async fn lock(client: &Client) -> Lease {
     let mutex = client.mutex(KEY).unwrap();
     soon("the key", mutex.lock()).await.unwrap()
 }
 
-fn waiting(client: &Client) -> JoinHandle<Result<Lease, leasehold::Error>> {
+fn waiting(client: &Client) -> Waiting {
     crate::support::waiting(client, KEY)
-}
-
-async fn granted(waiting: JoinHandle<Result<Lease, leasehold::Error>>) -> Lease {
-    soon("the key", waiting).await.unwrap().unwrap()
 }
 
 fn is_claim(command: &Command) -> bool {

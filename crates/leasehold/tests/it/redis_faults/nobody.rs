@@ -34,11 +34,9 @@ async fn a_server_that_died_for_good_lets_nobody_hang() {
         .with_operation_timeout(ms(500));
     let ours = client_with(&server.url(), settings.clone()).await;
     let other = client_with(&server.url(), settings).await;
-    let lease = lock(&other).await;
+    let (lease, next) = contended(&other, &ours, KEY).await;
     let kept = other.mutex("kept").unwrap().lock().await.unwrap();
     let (key, limited) = (ours.mutex(KEY).unwrap(), ours.mutex(KEY).unwrap());
-    let next = waiting(&ours);
-    standing(&other, 1, 1).await;
     let within = tokio::spawn(async move { limited.lock_within(ms(2_000)).await });
     standing(&other, 1, 2).await;
     server.kill();
@@ -93,9 +91,7 @@ async fn a_client_that_may_not_listen_asks_from_time_to_time() {
     let server = RedisServer::builder().user("deaf", rules).start();
     let deaf = client_with(&server.url_as("deaf", "secret"), ttl(ms(3_000))).await;
     let other = client(&server.url()).await;
-    let first = lock(&other).await;
-    let next = waiting(&deaf);
-    standing(&other, 1, 1).await;
+    let (first, next) = contended(&other, &deaf, KEY).await;
     let before = server.stats();
     sleep(ms(2_000)).await;
     let since = server.stats().since(&before);
@@ -104,7 +100,5 @@ async fn a_client_that_may_not_listen_asks_from_time_to_time() {
     // A sixteenth of the time for which it has waited lies between two.
     assert!((1..60).contains(&asked), "{asked} times");
     assert_eq!(since.command("subscribe").rejected, 0);
-    let _ = first.release().await.unwrap();
-    let lease = granted(next).await;
-    let _ = lease.release().await.unwrap();
+    give_back(hand_over(first, next).await).await;
 }

@@ -18,9 +18,7 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
     let short = ttl(ms(1_000));
     let (_server, proxy, ours, other) = proxied(short.clone(), short).await;
 
-    let lease = lock(&ours).await;
-    let next = waiting(&other);
-    standing(&other, 1, 1).await;
+    let (lease, next) = contended(&ours, &other, KEY).await;
     sleep(ms(1_500)).await;
     assert!(lease.is_valid(), "kept beyond its TTL until here");
     proxy.black_hole(Direction::ToServer);
@@ -75,8 +73,7 @@ async fn comes_back_from_silence(settings: Settings) {
     .await
     .expect("a lease over a new connection");
     eprintln!("after silence: {tries} tries, {:?}", silent.elapsed());
-    let _ = lease.release().await.unwrap();
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
 }
 
 #[tokio::test]
@@ -134,9 +131,7 @@ async fn a_server_that_stood_still_finds_its_holders_gone() {
     let ours = client_with(&server.url(), short.clone()).await;
     let other = client_with(&server.url(), short).await;
 
-    let lease = lock(&ours).await;
-    let next = waiting(&other);
-    standing(&other, 1, 1).await;
+    let (lease, next) = contended(&ours, &other, KEY).await;
     server.stop();
     let (loss, _) = lost_in_time(&lease).await;
     assert_eq!(loss, Loss::Unanswered);
@@ -155,6 +150,5 @@ async fn a_server_that_stood_still_finds_its_holders_gone() {
     assert!(lease.token() > before);
     sleep(ms(1_500)).await;
     assert!(lease.is_valid(), "kept as before");
-    assert_eq!(lease.release().await.unwrap(), Released::Held);
-    standing(&other, 0, 0).await;
+    leaves_nothing(lease, &other).await;
 }

@@ -9,12 +9,12 @@ use leasehold::{Client, ErrorKind, Settings};
 use tokio::task::yield_now;
 
 use crate::sources::{at, files_in};
+use crate::steps::client_with;
 
 async fn client() -> Client {
     // The shortest that there is.
     let settings = Settings::default().with_ttl(Duration::from_millis(50));
-    let client = Client::builder().store("memory:answers").settings(settings);
-    client.connect().await.expect("a client")
+    client_with("memory:answers", settings).await
 }
 
 /// Work that blocks the only thread of its runtime until its lease has ended: nobody renews, and

@@ -12,7 +12,7 @@ use leasehold::{
     RwLock, Semaphore, Settings, Shared,
 };
 
-use crate::steps::{fails, give_back, lock};
+use crate::steps::{client_with, fails, give_back, lock};
 
 fn can_be_sent<T: Send + 'static>() {}
 fn can_be_shared<T: Send + Sync + 'static>() {}
@@ -163,8 +163,7 @@ async fn a_leader_is_followed_and_becomes_a_holder() {
 #[tokio::test]
 async fn grants_are_numbered_and_renewed_when_it_is_said() {
     let settings = Settings::default().with_renew_at(0.5);
-    let builder = Client::builder().store("memory:").settings(settings);
-    let client = builder.connect().await.unwrap();
+    let client = client_with("memory:", settings).await;
     let lock = client.rwlock("k").unwrap();
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let numbers: [GrantNumber; 2] = [one.number(), two.number()];

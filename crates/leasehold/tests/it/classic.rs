@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::redis_support::rate;
 use crate::redlock_support::{Program, Set};
-use crate::steps::{fails, give_back, granted, hints, is_error, lock, settled};
+use crate::steps::{client_of, fails, give_back, granted, hints, is_error, lock, settled};
 use crate::support::{id, in_line, key, try_lock, until, waiting};
 
 async fn classic(server: &RedisServer) -> Client {
@@ -310,8 +310,7 @@ async fn on_a_cluster_too() {
     let options = RedisClusterOptions::from_url(&url).unwrap();
     let open = async || {
         let store = ClassicStore::connect_cluster(options.clone()).await;
-        let builder = Client::builder().with_store(Arc::new(store.unwrap()));
-        builder.connect().await.unwrap()
+        client_of(Arc::new(store.unwrap())).await
     };
     let (a, b) = (open().await, open().await);
     let mut leases = Vec::new();

@@ -1,13 +1,15 @@
 //! The forms of acquiring: each of every kind, on both faces, and what they say of bad options.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::store::memory::MemoryStore;
 use leasehold::{
     Client, Error, ErrorKind, Lock, LockOptions, Mode, Owner, RenewalPolicy, blocking,
 };
 
-use crate::steps::{fails, is_error, lock};
+use crate::steps::{client_of, fails, is_error, lock};
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
@@ -61,12 +63,9 @@ macro_rules! check {
 }
 
 async fn clients() -> (Client, Client) {
-    let store = leasehold::store::memory::MemoryStore::new();
-    let connect = async |store| {
-        let builder = Client::builder().with_store(std::sync::Arc::new(store));
-        builder.connect().await.unwrap()
-    };
-    (connect(store.client()).await, connect(store).await)
+    let store = MemoryStore::new();
+    let (one, other) = (Arc::new(store.client()), Arc::new(store));
+    (client_of(one).await, client_of(other).await)
 }
 
 #[tokio::test]

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
 use super::steps::{
-    claim, claimed, contended, fails, give_back, hand_over, lock, settled, sink, use_once,
+    claim, claimed, client_of, contended, fails, give_back, hand_over, lock, settled, sink,
+    use_once,
 };
 use super::support::{id, key, runtime, soon, try_lock};
 
@@ -240,8 +241,7 @@ impl Place {
     }
 
     async fn connect(&self) -> Client {
-        let builder = Client::builder().with_store(Arc::new(self.store()));
-        builder.connect().await.expect("a client")
+        client_of(Arc::new(self.store())).await
     }
 
     fn count(&self, counter: impl Fn(&Seen) -> &AtomicU64) -> u64 {

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
-use crate::steps::{fails, hints, lock};
+use crate::steps::{client_with, fails, hints, lock};
 use crate::support::{until, waiting};
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
@@ -71,8 +71,7 @@ async fn who_holds_in_a_replaced_directory_has_lost() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("d");
     let settings = Settings::default().with_ttl(Duration::from_secs(3));
-    let client = Client::builder().store(url(&directory)).settings(settings);
-    let client = client.connect().await.unwrap();
+    let client = client_with(&url(&directory), settings).await;
     let lease = lock(&client, "k").await;
     move_away(&directory);
     let (_other, newer) = held(&directory).await;

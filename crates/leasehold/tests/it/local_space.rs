@@ -5,11 +5,11 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Mounted, claim, claimed, has_all, key, open, parts, released};
-use crate::steps::{fails, lock};
+use crate::steps::{client_with, fails, lock};
 use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore as _, Verbs as _};
-use leasehold::{Client, ErrorKind, Settings};
+use leasehold::{ErrorKind, Settings};
 use tokio::time::timeout;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -138,8 +138,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
 async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
     let settings = Settings::default().with_ttl(TTL);
-    let client = Client::builder().store(disk.url()).settings(settings);
-    let client = client.connect().await.unwrap();
+    let client = client_with(&disk.url(), settings).await;
     let lease = lock(&client, "k").await;
     Out::OfBytes.fill(&disk);
     let lost = timeout(TTL * 2 + TTL / 2, lease.lost()).await;

@@ -4,15 +4,14 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::core::Moment;
 use leasehold::simulation::{Dialled, World, bring};
-use leasehold::store::memory::MemoryStore;
 use leasehold::{Client, Settings};
 use tokio::time::{Instant, sleep};
 
+use crate::steps::client_with;
 use crate::support::waiting;
 
 async fn connect(url: &str) -> Client {
@@ -62,12 +61,8 @@ impl World for Machine {
 async fn a_lease_that_begins_after_a_sleep_is_renewed_in_time() {
     let machine = Machine::new();
     let _brought = bring(machine.clone());
-    let client = Client::builder()
-        .with_store(Arc::new(MemoryStore::new()))
-        .settings(Settings::default().with_ttl(Duration::from_secs(30)))
-        .connect()
-        .await
-        .unwrap();
+    let settings = Settings::default().with_ttl(Duration::from_secs(30));
+    let client = client_with("memory:", settings).await;
     let long = client.mutex("long").unwrap().lock().await.unwrap();
     sleep(Duration::from_millis(150)).await;
     machine.slept.set(Duration::from_secs(2));

@@ -27,8 +27,8 @@ use tokio::time::sleep;
 use super::log::Log;
 use super::postgres_store::{Fresh, init};
 use super::steps::{
-    answered, claimed, contended, fails, give_back, granted, hand_over, hints, is_error, lock,
-    settled, sink, use_once,
+    answered, claimed, client_with, contended, fails, give_back, granted, hand_over, hints,
+    is_error, lock, settled, sink, use_once,
 };
 use super::support::{id, in_line, key, skipped, soon, try_lock, until, waiting};
 
@@ -523,8 +523,7 @@ async fn a_row_stays_short_however_its_steps_are_sent() {
     let connect = async || {
         let settings = Settings::default().with_ttl(Duration::from_secs(900));
         let settings = settings.with_waiter_ttl(Duration::from_secs(900));
-        let builder = Client::builder().store(&url).settings(settings);
-        builder.connect().await.unwrap()
+        client_with(&url, settings).await
     };
     let (one, other) = (connect().await, connect().await);
     let longest = |column: &str, key: &str| {

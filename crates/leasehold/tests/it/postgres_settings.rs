@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::doctor::examine;
-use leasehold::{Access, Client, ErrorKind, Settings};
+use leasehold::{Access, ErrorKind, Settings};
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::postgres_server::{asleep, end_sleep, granted_role, schema, sql};
 use super::postgres_store::{Fresh, init};
-use super::steps::{contended, fails, hand_over, hints, lock, use_once};
+use super::steps::{client_with, contended, fails, hand_over, hints, lock, use_once};
 use super::support::{LIMIT, in_line, soon, until, waiting};
 
 /// Who is in the way of others tries again, and keeps its place.
@@ -198,8 +198,7 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     // It asks once, however slow the machine is.
     let slow = format!("{}&response_timeout=5m", fresh.url().await);
     let settings = Settings::default().with_operation_timeout(LIMIT / 2);
-    let later = Client::builder().store(slow).settings(settings);
-    let later = later.connect().await.unwrap();
+    let later = client_with(&slow, settings).await;
     let proxy = Proxy::start(server.address());
     let port = |port: u16| format!("127.0.0.1:{port}");
     let (near, far) = (port(server.port()), port(proxy.port()));

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::redis_support::connect;
-use crate::steps::{contended, give_back, hand_over, lock};
+use crate::steps::{client_of, contended, give_back, hand_over, lock};
 use crate::support::{in_line, until};
 
 const CHANNELS_ONLY: &str =
@@ -31,8 +31,7 @@ fn server() -> RedisServer {
 /// A client, and its store.
 async fn client(server: &RedisServer) -> (Client, Arc<RedisStore>) {
     let store = Arc::new(connect(&server.url()).await.unwrap());
-    let client = Client::builder().with_store(store.clone());
-    (client.connect().await.unwrap(), store)
+    (client_of(store.clone()).await, store)
 }
 
 /// A message of a channel.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::log::Log;
 use crate::redis_support::*;
-use crate::steps::use_once;
+use crate::steps::{client_of, use_once};
 use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
@@ -36,8 +36,7 @@ fn url(server: &RedisServer) -> String {
 }
 
 async fn client(store: impl LockStore) -> Client {
-    let client = Client::builder().with_store(Arc::new(store));
-    client.connect().await.unwrap()
+    client_of(Arc::new(store)).await
 }
 
 /// Three tasks that wait for a lock are served in order, the holder's release

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::steps::client_of;
 use crate::support::runtime;
 use leasehold::{Client, Lease, Mutex, Settings};
 use leasehold_testkit::dice::Dice;
@@ -156,8 +157,7 @@ async fn who_comes_behind_a_lease_that_was_handed_over_holds_when_it_lapses() {
 async fn two_clients_on_one_store_pass_a_key_on() {
     let server = RedisServer::start();
     let store: Arc<dyn leasehold::store::LockStore> = Arc::new(store(&server).await);
-    let on_it = || Client::builder().with_store(store.clone()).connect();
-    let (one, two) = (on_it().await.unwrap(), on_it().await.unwrap());
+    let (one, two) = (client_of(store.clone()).await, client_of(store).await);
     let (held, waiter) = contended(&one, &two, "k").await;
     let token = held.token();
     assert!(hand_over(held, waiter).await.token() > token);

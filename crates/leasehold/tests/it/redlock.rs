@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::redis_support::{LEAST_RIGHTS, rate};
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
-use crate::steps::{self, fails, give_back, hand_over, hints, use_once};
+use crate::steps::{self, client_of, fails, give_back, hand_over, hints, use_once};
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
@@ -554,8 +554,7 @@ async fn least_rights(rule: &str, parameters: &str) {
     }
     let connect = async || {
         let store = RedlockStore::connect(options.clone()).await.unwrap();
-        let builder = Client::builder().with_store(Arc::new(store));
-        builder.connect().await.unwrap()
+        client_of(Arc::new(store)).await
     };
     let (a, b) = (connect().await, connect().await);
     let lease = a.mutex("k").unwrap().lock().await.unwrap();

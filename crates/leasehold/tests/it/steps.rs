@@ -7,12 +7,25 @@ use std::sync::Arc;
 
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
 use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
-use leasehold::{Client, Error, ErrorKind, Lease, Released, StoreError};
+use leasehold::{Client, Error, ErrorKind, Lease, Released, Settings, StoreError};
 use leasehold_testkit::expect::says;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::support::{LIMIT, id, in_line, release_of, soon, waiting};
+
+// ---- clients ----
+
+pub(crate) async fn client_with(url: &str, settings: Settings) -> Client {
+    let builder = Client::builder().store(url).settings(settings);
+    builder.connect().await.unwrap()
+}
+
+/// A client of a store that is open.
+pub(crate) async fn client_of(store: Arc<dyn LockStore>) -> Client {
+    let builder = Client::builder().with_store(store);
+    builder.connect().await.unwrap()
+}
 
 // ---- locks ----
 

@@ -16,7 +16,7 @@ use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push
 use leasehold::{Client, StoreError};
 use proptest::prelude::*;
 
-use crate::steps::{contended, give_back, hand_over, lock};
+use crate::steps::{client_of, contended, give_back, hand_over, lock};
 use crate::support::{runtime, until, waiting};
 
 /// A store whose inbox strangers know.
@@ -208,11 +208,6 @@ impl Forged {
             _ => Push::Reset,
         }
     }
-}
-
-async fn client_of(store: Arc<dyn LockStore>) -> Client {
-    let client = Client::builder().with_store(store);
-    client.connect().await.unwrap()
 }
 
 async fn nobody_believes(pushes: Vec<Forged>) {

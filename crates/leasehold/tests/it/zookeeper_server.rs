@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::steps::{contended, fails, give_back, hand_over, hints, sink};
+use super::steps::{client_with, contended, fails, give_back, hand_over, hints, sink};
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
@@ -349,8 +349,7 @@ async fn a_queue_that_is_full_takes_no_more() {
     // Others use this server, too. Nobody renews before the test does.
     let patient = Settings::default().with_operation_timeout(LIMIT / 2);
     let patient = patient.with_ttl(5 * LIMIT).with_waiter_ttl(5 * LIMIT);
-    let client = Client::builder().store(url).settings(patient);
-    let client = client.connect().await.expect("a client");
+    let client = client_with(&url, patient).await;
     let held = client.mutex("k").unwrap().lock().await.unwrap();
     let mut waiters = JoinSet::new();
     let refused = loop {

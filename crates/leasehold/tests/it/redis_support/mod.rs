@@ -8,13 +8,13 @@ use std::time::Duration;
 use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{Listening, LockStore, Push, Verbs as _};
-use leasehold::{Client, Settings, StoreError};
+use leasehold::{Client, StoreError};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use crate::steps::{contended, fails, granted, hand_over, sink};
+pub(crate) use crate::steps::{client_with, contended, fails, granted, hand_over, sink};
 pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
 
 /// The least rights of `docs/stores/rights.md`.
@@ -28,11 +28,6 @@ pub(crate) async fn connect(url: &str) -> Result<RedisStore, StoreError> {
 
 pub(crate) async fn store(server: &RedisServer) -> RedisStore {
     connect(&server.url()).await.unwrap()
-}
-
-pub(crate) async fn client_with(url: &str, settings: Settings) -> Client {
-    let builder = Client::builder().store(url).settings(settings);
-    builder.connect().await.unwrap()
 }
 
 pub(crate) fn options(server: &RedisServer) -> RedisOptions {

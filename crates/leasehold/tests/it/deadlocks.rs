@@ -76,8 +76,7 @@ async fn who_hears_of_a_deadlock_gives_up_later() {
             false => how.deadlock_timeout(late).on_deadlock(soon, hear),
         };
         let begun = Instant::now();
-        let error = lock.lock_opts(how).await.expect_err("it waits for itself");
-        assert_eq!(error.kind(), ErrorKind::Deadlock);
+        fails(lock.lock_opts(how).await, ErrorKind::Deadlock, &[]);
         let heard = told.recv().await.expect("it was told");
         let after = (heard - begun, begun.elapsed());
         assert_eq!((after.0.as_secs(), after.1.as_secs()), (1, 5));

@@ -19,6 +19,7 @@ use leasehold::{
     SnowflakeConfig, TlsOptions, Token, blocking,
 };
 
+use crate::steps::fails;
 use crate::support::{LIMIT, id, key, release};
 
 const BRIEF: Duration = Duration::from_millis(100);
@@ -56,8 +57,7 @@ macro_rules! options {
         assert!(signal.is_lost() && signal.reason() == Some(Loss::MaxHold));
         $client.wait_until_free($key)$(.$await)?.unwrap();
         let renewed_late = RenewalPolicy::Automatic(0.9);
-        let refused = lock.with_renewal(renewed_late).$verb($($arg),*)$(.$await)?.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        fails(lock.with_renewal(renewed_late).$verb($($arg),*)$(.$await)?, ErrorKind::Invalid, &[]);
     }};
 }
 
@@ -86,8 +86,7 @@ macro_rules! retrying {
     ) => {{
         let (_, before) = [1, 2].map(|number| stranger(&$store, $key, number, $mode)).into();
         let lock = $lock.retrying(Retry::Fixed(BRIEF / 10));
-        let late = lock.$within($($arg),*)$(.$await)?.unwrap_err();
-        assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
+        fails(lock.$within($($arg),*)$(.$await)?, ErrorKind::Timeout, &[]);
         let after = stranger(&$store, $key, 3, $mode);
         assert_eq!(after.arrival.0, before.arrival.0 + 1);
         for number in [3, 2, 1] {
@@ -270,8 +269,7 @@ macro_rules! elections {
         assert_eq!((leader.term, leader.note.as_deref()), (leading.term(), Some("one")));
         assert!(leading.is_leader());
         assert!(office.try_campaign("two")$(.$await)?.unwrap().is_none());
-        let late = office.campaign_within("two", BRIEF)$(.$await)?.unwrap_err();
-        assert_eq!(late.kind(), ErrorKind::Timeout);
+        fails(office.campaign_within("two", BRIEF)$(.$await)?, ErrorKind::Timeout, &[]);
         leading.proclaim("still one")$(.$await)?.unwrap();
         let saved = leading.into_lease().into_parts()$(.$await)?.unwrap();
         let on = office.recover(&saved, "two", LockOptions::new())$(.$await)?.unwrap();
@@ -328,8 +326,7 @@ macro_rules! builders {
         of().user("user").password("secret").connect()$(.$await)?.unwrap();
         of().credentials(CredentialsProvider::new(secret)).connect()$(.$await)?.unwrap();
         of().access(Access::default()).tls(TlsOptions::default()).connect()$(.$await)?.unwrap();
-        let unread = of().password_file(file).connect()$(.$await)?.unwrap_err();
-        assert_eq!(unread.kind(), ErrorKind::Invalid, "{unread}");
+        fails(of().password_file(file).connect()$(.$await)?, ErrorKind::Invalid, &[]);
     }};
 }
 

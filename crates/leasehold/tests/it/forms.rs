@@ -53,8 +53,7 @@ macro_rules! check {
         assert_eq!(runs.get(), 5);
 
         let busy = $other;
-        let late = lock.$within(SHORT, $($async)? |_| run())$(.$await)?.unwrap_err();
-        assert_eq!(late.kind(), ErrorKind::Timeout);
+        fails(lock.$within(SHORT, $($async)? |_| run())$(.$await)?, ErrorKind::Timeout, &[]);
         assert_eq!(lock.$try($($async)? |_| run())$(.$await)?.unwrap(), None);
         assert_eq!(runs.get(), 5, "no work without a lease");
         $client.break_key("k").await.unwrap();

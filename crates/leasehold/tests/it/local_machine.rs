@@ -5,6 +5,7 @@
 use std::process::Command;
 
 use crate::local_support::{Place, held, is_allowed};
+use crate::steps::fails;
 use leasehold::{ErrorKind, connect};
 use tempfile::TempDir;
 
@@ -102,10 +103,8 @@ async fn a_file_system_that_is_not_known_is_refused() {
         eprintln!("left out: such a mount is not allowed here");
         return;
     }
-    let error = connect(format!("local:{}", place.path().display())).await;
+    let connected = connect(format!("local:{}", place.path().display())).await;
     mount("umount", &["-l"]).unwrap();
-    let error = error.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     let said = "other machines may use its file system (type 0x958458f6";
-    assert!(error.to_string().contains(said), "{error}");
+    fails(connected, ErrorKind::Refused, &[said]);
 }

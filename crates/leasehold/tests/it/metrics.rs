@@ -10,6 +10,10 @@ use leasehold::store::memory::MemoryStore;
 use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
+use crate::steps::{fails, use_once};
+
+const BRIEF: Duration = Duration::from_millis(20);
+
 /// The metrics of this thread, which is a test's own.
 struct Scraped {
     handle: PrometheusHandle,
@@ -157,8 +161,7 @@ async fn a_scrape_shows_what_has_happened() {
     let lease = mutex.lock().await.unwrap();
     assert_eq!(scraped.sample("hold_active exclusive"), 1.0);
     assert!(mutex.try_lock().await.unwrap().is_none());
-    let late = mutex.lock_within(Duration::from_millis(20)).await;
-    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    fails(mutex.lock_within(BRIEF).await, ErrorKind::Timeout, &[]);
     {
         let mut waiting = Box::pin(mutex.lock());
         assert!(poll!(&mut waiting).is_pending());
@@ -217,8 +220,7 @@ async fn a_class_of_keys_is_a_label_where_it_is_wanted() {
     let builder = Client::builder().store("memory:").observer(metrics);
     let client = builder.connect().await.unwrap();
     for key in ["orders/1", "orders/2", "k"] {
-        let lease = client.mutex(key).unwrap().lock().await.unwrap();
-        let _ = lease.release().await.unwrap();
+        use_once(&client, key).await;
     }
     let (families, samples) = scraped.read();
     for (name, family) in families {
@@ -266,15 +268,13 @@ async fn nothing_is_left_in_the_gauges() {
 
     let held = client.mutex("b").unwrap().lock().await.unwrap();
     let both = client.multi(["a", "b"]).unwrap();
-    let late = both.lock_within(Duration::from_millis(20)).await;
-    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    fails(both.lock_within(BRIEF).await, ErrorKind::Timeout, &[]);
     assert!(both.try_lock().await.unwrap().is_none());
     drop(held);
 
     let retrying = mutex.clone().retrying(Retry::default());
     let held = mutex.lock().await.unwrap();
-    let late = retrying.lock_within(Duration::from_millis(30)).await;
-    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    fails(retrying.lock_within(BRIEF).await, ErrorKind::Timeout, &[]);
     drop(held);
     scraped.assert_at_rest("claims that were never granted");
 

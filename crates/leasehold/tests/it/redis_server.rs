@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::steps::settled;
 use leasehold::core::{
-    BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Mode, Note, Release, ReleaseReply,
-    Renew, RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
+    BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Mode, Note, ReleaseReply, Renew,
+    RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
@@ -39,14 +40,6 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) -> St
 fn not_now<T: std::fmt::Debug>(answer: Result<T, StoreError>, named: &str) {
     let error = fails(answer, ErrorKind::Unavailable, &[named]);
     assert!(error.retry_after().is_some(), "{error:?}");
-}
-
-/// A release of a claim whose only request was answered.
-fn settled(number: u128) -> Release {
-    Release {
-        settled: true,
-        ..release(number)
-    }
 }
 
 #[tokio::test]
@@ -250,7 +243,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
     let resized = store.resize(&key, 3, 1).await.unwrap().reply;
     assert_eq!(resized, ResizeReply::Resized);
-    store.release(&key, &settled(1)).await.unwrap();
+    store.release(&key, &settled(id(1))).await.unwrap();
     assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
     assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
     assert_eq!(kind(), "hash");
@@ -449,7 +442,7 @@ async fn an_idle_key_leaves_nothing() {
         let token = standing(&store.claim(&key, &claim(&store, 1)).await.unwrap()).token;
         assert!(token.unwrap() > last);
         last = token.unwrap();
-        store.release(&key, &settled(1)).await.unwrap();
+        store.release(&key, &settled(id(1))).await.unwrap();
         let left: Vec<String> = server.query(&["KEYS", "*"]);
         assert_eq!(left, ["leasehold:last"]);
     }

@@ -16,7 +16,7 @@ use leasehold_testkit::process;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use crate::steps::{Waiting, lock};
+use crate::steps::{Waiting, fails, lock};
 pub(crate) use crate::steps::{claim, claimed};
 pub(crate) use crate::support::{LIMIT, in_line, key, release, try_lock, until, waiting};
 
@@ -79,8 +79,7 @@ pub(crate) async fn moment(most: u128) {
 /// The store is refused there, with a hint. The error.
 pub(crate) async fn refusal(directory: &Path) -> leasehold::Error {
     let url = format!("local:{}", directory.display());
-    let error = connect(url).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    let error = fails(connect(url).await, ErrorKind::Refused, &[]);
     assert!(error.hint().is_some());
     error
 }

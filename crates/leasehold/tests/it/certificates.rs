@@ -11,6 +11,7 @@ use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuild
 use leasehold_testkit::tls::Certificates;
 use tempfile::TempDir;
 
+use crate::redis_support::until_answered;
 use crate::steps::{give_back, use_once};
 use crate::support::until;
 
@@ -107,10 +108,8 @@ async fn they_are_read_again_for_a_sentinel_and_its_primary() {
 
 #[tokio::test]
 async fn they_are_read_again_for_the_nodes_of_a_cluster() {
-    let node = RedisServer::builder()
-        .cluster()
-        .config("tls-cluster", "yes");
-    let node = encrypted(node);
+    let node = RedisServer::builder().cluster();
+    let node = encrypted(node.config("tls-cluster", "yes"));
     let slots: Vec<_> = (0..16_384).map(|slot| slot.to_string()).collect();
     let mut all = vec!["CLUSTER", "ADDSLOTS"];
     all.extend(slots.iter().map(String::as_str));
@@ -118,10 +117,6 @@ async fn they_are_read_again_for_the_nodes_of_a_cluster() {
     let copies = Copies::of(node.certificates());
     let (at, parameters) = (node.address(), copies.parameters());
     let url = format!("rediss-cluster://{at}/?{parameters}");
-    until("a cluster", async || {
-        let info: String = node.query(&["CLUSTER", "INFO"]);
-        info.contains("cluster_state:ok")
-    })
-    .await;
+    until_answered(&node, &["CLUSTER", "INFO"], "cluster_state:ok").await;
     a_client_survives(&url, &copies, &[&node]).await;
 }

@@ -29,12 +29,9 @@ async fn next_in_line(place: &Place) -> Waiting {
 
 /// Looks at `k` until it is as it should be. A look buries the dead, but not
 /// while somebody is at the key.
-async fn seen(store: &LocalStore, as_it_should_be: impl Fn(&Snapshot) -> bool) -> Snapshot {
+async fn seen(store: &LocalStore, is_right: impl Fn(&Snapshot) -> bool) -> Snapshot {
     let look = async || store.inspect(&key("k")).await.unwrap();
-    until("the dead are buried", async || {
-        as_it_should_be(&look().await)
-    })
-    .await;
+    until("the dead are buried", async || is_right(&look().await)).await;
     look().await
 }
 

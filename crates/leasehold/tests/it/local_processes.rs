@@ -42,10 +42,7 @@ async fn a_killed_holder_frees_its_key() {
     holder.kill().await;
     let _ = freed(next).await.release().await.unwrap();
     // Who goes at once leaves what the dead have left to those who come.
-    until("the dead are removed", async || {
-        place.files("sessions") <= 1
-    })
-    .await;
+    until("the dead go", async || place.files("sessions") <= 1).await;
     drop(client);
     place.is_deserted().await;
 }

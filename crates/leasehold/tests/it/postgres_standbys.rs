@@ -36,10 +36,8 @@ impl Pair {
         self.set(names).await;
         let synchronous = "select count(*) from pg_stat_replication where sync_state <> 'async'";
         let count = u8::from(!names.is_empty()).to_string();
-        until("the standby has its role", async || {
-            self.primary.sql(synchronous) == count
-        })
-        .await;
+        let has_role = async || self.primary.sql(synchronous) == count;
+        until("the standby has its role", has_role).await;
     }
 
     async fn set(&self, names: &str) {
@@ -47,10 +45,8 @@ impl Pair {
         self.primary.sql(&alter);
         self.primary.sql("select pg_reload_conf()");
         let setting = "show synchronous_standby_names";
-        until("the setting is read", async || {
-            self.primary.sql(setting) == names
-        })
-        .await;
+        let is_read = async || self.primary.sql(setting) == names;
+        until("the setting is read", is_read).await;
     }
 
     /// A client for which nothing is over before the test says so, however slow the machine is.
@@ -137,10 +133,8 @@ async fn a_grant_that_no_standby_has_does_not_count() {
     pair.standby.pause();
     let waits = waiting(&client, "k");
     pair.cancel_a_step().await;
-    until("it stands at the primary", async || {
-        !observer.inspect("k").await.unwrap().holders.is_empty()
-    })
-    .await;
+    let stands = async || !observer.inspect("k").await.unwrap().holders.is_empty();
+    until("it stands at the primary", stands).await;
     // It is asked again, and that waits, too.
     pair.cancel_a_step().await;
     assert!(!waits.is_finished());

@@ -14,7 +14,7 @@ use leasehold_testkit::process::overload;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
 
-use crate::redis_support::{LEAST_RIGHTS, client_with, fails};
+use crate::redis_support::{LEAST_RIGHTS, client_with, fails, until_answered};
 use crate::steps::{answered, contended, give_back, hand_over, hints, lock, use_once};
 use crate::support::{soon, try_lock, until};
 
@@ -196,11 +196,8 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     assert!(tried.is_none(), "no second lease");
     assert!(lease.is_valid());
     // With one replica left two cannot acknowledge: no grant, and it is said why.
-    until("the other follows", async || {
-        let info: String = new.query(&["INFO", "replication"]);
-        info.contains("connected_slaves:1")
-    })
-    .await;
+    let other_follows = "connected_slaves:1";
+    until_answered(new, &["INFO", "replication"], other_follows).await;
     let error = a.mutex("other").unwrap().lock().await.unwrap_err();
     says(error, [" of 2 replicas"]);
 }

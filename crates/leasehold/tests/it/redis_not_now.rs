@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use crate::steps::answered;
+use crate::support::soon;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
 use leasehold_testkit::server::Program;
@@ -44,10 +45,7 @@ impl Refusals {
     pub(crate) async fn until(&self, key: &str, count: usize) {
         let mut seen = self.0.subscribe();
         let enough = seen.wait_for(|seen| seen.get(key).is_some_and(|all| all.len() >= count));
-        let waited = timeout(SOON, enough).await;
-        waited
-            .unwrap_or_else(|_| panic!("{key} is not refused"))
-            .unwrap();
+        soon(&format!("{key} is refused"), enough).await.unwrap();
     }
 }
 
@@ -197,11 +195,8 @@ async fn a_disk_that_cannot_be_written_is_waited_for() {
     let directory: Vec<String> = server.query(&["CONFIG", "GET", "dir"]);
     std::fs::remove_dir_all(&directory[1]).unwrap();
     server.command(&["BGSAVE"]);
-    until("it fails", async || {
-        let info: String = server.query(&["INFO", "persistence"]);
-        info.contains("rdb_last_bgsave_status:err")
-    })
-    .await;
+    let failed = "rdb_last_bgsave_status:err";
+    until_answered(&server, &["INFO", "persistence"], failed).await;
     let ways: [&[&str]; 2] = [
         &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"],
         &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],

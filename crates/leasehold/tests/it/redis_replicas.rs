@@ -99,10 +99,8 @@ async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave()
     }
     held.release();
     leaving.await.unwrap().unwrap();
-    until("the claim arrives", async || {
-        plain.inspect(&key).await.unwrap().last_token != before
-    })
-    .await;
+    let last = async || plain.inspect(&key).await.unwrap().last_token;
+    until("the claim arrives", async || last().await != before).await;
     let seen = plain.inspect(&key).await.unwrap();
     assert!(seen.holders.is_empty(), "{seen:?}");
 }

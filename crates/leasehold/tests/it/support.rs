@@ -44,10 +44,8 @@ pub(crate) fn waiting(client: &Client, key: &str) -> JoinHandle<Result<Lease, Er
 
 /// Until so many wait for the key.
 pub(crate) async fn in_line(seen_by: &Client, key: &str, waiters: usize) {
-    until("so many in line", async || {
-        seen_by.inspect(key).await.unwrap().waiters.len() == waiters
-    })
-    .await;
+    let count = async || seen_by.inspect(key).await.unwrap().waiters.len();
+    until("so many in line", async || count().await == waiters).await;
 }
 
 /// What a listing names and cannot read.

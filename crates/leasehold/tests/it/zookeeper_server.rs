@@ -8,8 +8,7 @@ use std::time::Duration;
 use leasehold::core::{Claim, Mode, Push, Token};
 use leasehold::store::{Listening, LockStore};
 use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Released, Settings};
-use leasehold_store::access::Access;
-use leasehold_store::scheme::Scheme as _;
+use leasehold_store::contract::Fixture as _;
 use leasehold_store::{PushSink, Verbs as _};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
@@ -17,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::steps::{client_with, contended, fails, give_back, hand_over, hints, sink};
+use super::steps::{answered, client_with, contended, fails, give_back, hand_over, hints, sink};
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
 
@@ -84,9 +83,7 @@ impl Far {
 /// A store in a chroot that waits for `k` as long as a test may take: it asks for nothing by itself
 /// meanwhile.
 async fn waits(url: &str, sink: Arc<dyn PushSink>) -> (Arc<dyn LockStore>, Box<dyn Listening>) {
-    let access = Access::default();
-    let opened = leasehold_zookeeper::ZooKeeper.open(url, &access).await;
-    let store = opened.unwrap().store;
+    let store = Fresh(url.to_owned()).client().await;
     let listening = store.listen(sink).await.unwrap();
     let long = 10 * LIMIT;
     let claim = Claim {
@@ -235,10 +232,7 @@ async fn who_is_connected_again_is_rung() {
     let (sink, mut pushes) = sink();
     let (waiter, _listening) = waits(&far.far_in_a_long_session(), sink).await;
     far.proxy.reset();
-    until("the connection", async || {
-        waiter.inspect(&key("k")).await.is_ok()
-    })
-    .await;
+    answered("the connection", async || waiter.inspect(&key("k")).await).await;
     assert_eq!(held.release().await.unwrap(), Released::Held);
     let granted = async { while !matches!(pushes.recv().await, Some(Push::Granted { .. })) {} };
     soon("the grant", granted).await;

@@ -27,10 +27,9 @@ impl Fresh {
 #[async_trait]
 impl Fixture for Fresh {
     async fn client(&self) -> Arc<dyn LockStore> {
-        let opened = leasehold_zookeeper::ZooKeeper
-            .open(&self.0, &Access::default())
-            .await;
-        opened.expect("a store").store
+        let access = Access::default();
+        let opened = leasehold_zookeeper::ZooKeeper.open(&self.0, &access);
+        opened.await.expect("a store").store
     }
 }
 

@@ -54,6 +54,12 @@ pub(crate) fn renew(number: u128) -> Renew {
     Renew::new(id(number), Duration::from_secs(30))
 }
 
+/// Until the answer of the server to this has that part.
+pub(crate) async fn until_answered(server: &RedisServer, command: &[&str], part: &str) {
+    let answers = async || server.query::<String>(command).contains(part);
+    until(part, answers).await;
+}
+
 /// The next push; fails where none comes.
 pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
     let push = tokio::time::timeout(Duration::from_secs(20), pushes.recv()).await;

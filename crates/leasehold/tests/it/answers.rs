@@ -121,10 +121,8 @@ fn read(text: &str, must_be_used: &mut BTreeSet<String>, methods: &mut BTreeMap<
             .find_map(|begin| line.strip_prefix(begin))
         {
             if std::mem::take(&mut marked) {
-                let end = name
-                    .find(|c: char| !c.is_alphanumeric())
-                    .unwrap_or(name.len());
-                must_be_used.insert(name[..end].to_owned());
+                let mut words = name.split(|c: char| !c.is_alphanumeric());
+                must_be_used.extend(words.next().map(str::to_owned));
             }
         } else if line.is_empty() || line == "}" {
             marked = false;

@@ -101,7 +101,8 @@ async fn there_is_no_token_to_fence_with() {
 async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     let server = RedisServer::start();
     let client = classic(&server).await;
-    let owner = leasehold::Owner::new();
+    let nested = client.reentrant("k", &leasehold::Owner::new()).unwrap();
+    let election = client.election("k").unwrap();
     let mutex = client.mutex("k").unwrap();
     let held = mutex.with_min_hold(Duration::from_secs(1));
     let permits = client.semaphore("k", 2).unwrap();
@@ -109,19 +110,9 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
         client.rwlock("k").unwrap().read().await.unwrap_err(),
         permits.acquire().await.unwrap_err(),
         permits.resize(3).await.unwrap_err(),
-        client
-            .reentrant("k", &owner)
-            .unwrap()
-            .lock()
-            .await
-            .unwrap_err(),
+        nested.lock().await.unwrap_err(),
         held.lock().await.unwrap_err(),
-        client
-            .election("k")
-            .unwrap()
-            .campaign("here")
-            .await
-            .unwrap_err(),
+        election.campaign("here").await.unwrap_err(),
     ];
     for error in &errors {
         let said = "the classic layout cannot do this";

@@ -56,16 +56,8 @@ fn owner(item: &str) -> Option<String> {
 
 fn method(line: &str) -> Option<String> {
     let line = line.trim_start();
-    let starts = [
-        "pub async fn ",
-        "pub const fn ",
-        "pub fn ",
-        "wait fn ",
-        "now fn ",
-    ];
-    starts
-        .iter()
-        .find_map(|start| name(line.strip_prefix(start)?))
+    let mut starts = "pub async fn |pub const fn |pub fn |wait fn |now fn ".split('|');
+    starts.find_map(|start| name(line.strip_prefix(start)?))
 }
 
 /// The macros that write methods.
@@ -94,10 +86,8 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
     let to = methods.entry(to.to_owned()).or_default();
     if called == "setters!" {
         // `name(value: type): field = …`
-        let lines = inner
-            .lines()
-            .map(str::trim_start)
-            .filter(|line| line.contains("): "));
+        let lines = inner.lines().map(str::trim_start);
+        let lines = lines.filter(|line| line.contains("): "));
         to.extend(lines.filter_map(name));
     } else if called == "working!" {
         let names = inner.split(|it: char| !it.is_alphanumeric() && it != '_');

@@ -210,9 +210,8 @@ fn only(said: &str) -> BTreeSet<String> {
 /// A parent that holds keys, and forks children for each deed, while another thread uses its client.
 fn fork_for_each_deed(url: &str) {
     let probe = connect(url);
-    let refused = REFUSED
-        .iter()
-        .map(|(deed, child)| (*deed, *child, "Closed"));
+    let refused = REFUSED.iter();
+    let refused = refused.map(|(deed, child)| (*deed, *child, "Closed"));
     for (deed, child, expected) in refused.chain(OTHERS.iter().copied()) {
         let client = connect(url);
         let noted = client.mutex("s").unwrap().lock().unwrap();

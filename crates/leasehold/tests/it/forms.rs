@@ -242,9 +242,8 @@ async fn a_lease_on_several_keys_is_renewed_for_as_long_as_is_said() {
     assert!(modes.all(|mode| mode.is_exclusive()));
     assert_eq!(lease.try_run(async { Ok::<_, Failed>(7) }).await, Ok(7));
     client.break_key("a").await.unwrap();
-    let lost = lease
-        .try_run(std::future::pending::<Result<(), Failed>>())
-        .await;
+    let never = std::future::pending::<Result<(), Failed>>();
+    let lost = lease.try_run(never).await;
     assert_eq!(lost, Err(Failed::Lock(ErrorKind::Lost)));
     assert!(both.is_locked().await.unwrap(), "b is held");
 }

@@ -111,10 +111,8 @@ impl Journal for Fickle {
         unchanged_since: Option<StoreTime>,
     ) -> Result<Appended, StoreError> {
         self.hesitate().await;
-        if parts
-            .iter()
-            .any(|part| part.grows() && part.claims() >= self.room)
-        {
+        let has_no_room = |part: &Append<'_>| part.grows() && part.claims() >= self.room;
+        if parts.iter().any(has_no_room) {
             return Err(StoreError::new(ErrorKind::Refused, "there is no room"));
         }
         if self.is_narrow && parts[0].new_base(BASE_AFTER)?.is_some() {
@@ -311,11 +309,8 @@ async fn bases_lost_answers_and_conflicts_let_one_in_at_a_time() {
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), 18 * 8, "no token twice");
-    assert!(
-        place.count(|seen| &seen.bases_written) > 2,
-        "{:?}",
-        place.seen
-    );
+    let bases = place.count(|seen| &seen.bases_written);
+    assert!(bases > 2, "{:?}", place.seen);
 }
 
 async fn take(client: &Client, key: &str, times: usize) {

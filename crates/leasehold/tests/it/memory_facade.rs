@@ -45,10 +45,8 @@ async fn tasks_that_never_wait_give_way() {
     }
     tokio::time::sleep(Duration::from_millis(5)).await;
     stop.store(true, Ordering::Relaxed);
-    assert!(
-        tasks.join_all().await.into_iter().all(|stopped| stopped),
-        "no timer went off"
-    );
+    let mut stopped = tasks.join_all().await.into_iter();
+    assert!(stopped.all(|stopped| stopped), "no timer went off");
 }
 
 /// Whoever opens it takes no entry from those who write to it and read it.

@@ -67,9 +67,8 @@ impl Scraped {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let value: f64 = value.parse().unwrap();
             assert!(value.is_finite() && value >= 0.0, "{line}");
-            let labelled = series
-                .strip_suffix('}')
-                .and_then(|series| series.split_once('{'));
+            let labelled = series.strip_suffix('}');
+            let labelled = labelled.and_then(|series| series.split_once('{'));
             let (name, labels) = labelled.unwrap_or((series, ""));
             let part = name.strip_prefix(&*current).unwrap();
             let family = families.get_mut(&current).unwrap();
@@ -114,9 +113,8 @@ impl Scraped {
 /// The table of `docs/metrics.md`: name, type and labels, as Prometheus has them.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let page = include_str!("../../../../docs/metrics.md");
-    let rows = page
-        .lines()
-        .filter(|line| line.starts_with("| `leasehold."));
+    let rows = page.lines();
+    let rows = rows.filter(|line| line.starts_with("| `leasehold."));
     let rows = rows.filter(|line| line.split('|').count() == 7);
     let rows = rows.map(|row| {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();

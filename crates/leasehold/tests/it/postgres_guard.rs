@@ -241,9 +241,8 @@ async fn a_paused_holder_is_refused(example: Example) {
     payer.process.stop();
     let lease = shop.take_over().await;
     let later = shop.guarded(lease.token()).await;
-    later
-        .commit("update orders set state = 'cancelled' where id = 2")
-        .await;
+    let cancel = "update orders set state = 'cancelled' where id = 2";
+    later.commit(cancel).await;
     payer.process.signal(Signal::CONT);
     payer.fails_to_pay(2).await;
     assert_eq!(shop.states(), "paid cancelled new");
@@ -334,10 +333,8 @@ async fn what_is_no_token_fences_nothing() {
         let guard = format!("select leasehold.guard('new', {token})");
         let done = psql(&shop.url, &guard).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr);
-        assert!(
-            !done.status.success() && said.contains("no fencing token"),
-            "{token}: {said}"
-        );
+        let is_refused = !done.status.success() && said.contains("no fencing token");
+        assert!(is_refused, "{token}: {said}");
     }
     let seen = sql_at(&shop.url, "select count(*) from leasehold.guards");
     assert_eq!(seen, "0");

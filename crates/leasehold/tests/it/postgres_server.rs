@@ -267,11 +267,9 @@ async fn ended_sessions_are_opened_again_and_waiters_hear() {
     let (holder, waiter) = (fresh.connect().await, fresh.connect().await);
     let (lease, wait) = contended(&holder, &waiter, "k").await;
     listens(&url).await;
-    sql(
-        &url,
-        "select pg_terminate_backend(pid) from pg_stat_activity \
-               where application_name = 'leasehold' and query ilike '%\"{schema}\".clock%'",
-    );
+    let end = "select pg_terminate_backend(pid) from pg_stat_activity \
+               where application_name = 'leasehold' and query ilike '%\"{schema}\".clock%'";
+    sql(&url, end);
     listens(&url).await;
     assert!(hand_over(lease, wait).await.is_valid());
 }

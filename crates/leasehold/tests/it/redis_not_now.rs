@@ -57,9 +57,8 @@ pub(crate) async fn client(url: &str) -> (Client, Refusals) {
 }
 
 fn builder(url: &str, refusals: &Refusals) -> ClientBuilder {
-    let settings = Settings::default()
-        .with_ttl(Duration::from_secs(60))
-        .with_waiter_ttl(Duration::from_secs(1));
+    let settings = Settings::default().with_ttl(Duration::from_secs(60));
+    let settings = settings.with_waiter_ttl(Duration::from_secs(1));
     let builder = Client::builder().store(url).settings(settings);
     builder.observer(refusals.clone())
 }

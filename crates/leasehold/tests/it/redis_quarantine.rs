@@ -58,9 +58,8 @@ fn start(program: Program) -> Shared {
 }
 
 fn fresh(server: &'static Shared) -> Case {
-    Case::at(&server.url(), [server])
-        .with("restart=quarantine")
-        .marked()
+    let case = Case::at(&server.url(), [server]);
+    case.with("restart=quarantine").marked()
 }
 
 suites! {

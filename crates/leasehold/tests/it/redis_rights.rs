@@ -26,9 +26,8 @@ fn without(program: Program, rule: &str) -> RedisServer {
 }
 
 fn forbidding(server: RedisServerBuilder, rule: &str) -> RedisServerBuilder {
-    server
-        .user("alice", &format!("{ALL} {rule}"))
-        .user("carol", ALL)
+    let server = server.user("alice", &format!("{ALL} {rule}"));
+    server.user("carol", ALL)
 }
 
 fn url(server: &RedisServer) -> String {
@@ -79,11 +78,8 @@ async fn without_channels_those_who_wait_ask() {
 #[tokio::test]
 async fn without_resp3_those_who_wait_ask() {
     for program in Program::ALL {
-        let server = RedisServer::builder()
-            .program(program)
-            .config("rename-command", "HELLO \"\"")
-            .password("hunter2")
-            .start();
+        let server = RedisServer::builder().program(program).password("hunter2");
+        let server = server.config("rename-command", "HELLO \"\"").start();
         let store = connect(&server.url()).await.unwrap();
         assert!(!store.capabilities().push);
         serves_in_order(&client(store).await).await;

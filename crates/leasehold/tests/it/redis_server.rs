@@ -629,9 +629,8 @@ async fn other_ways_in() {
 #[tokio::test]
 async fn encrypted() {
     use leasehold_testkit::server::ClientCertificate;
-    let server = RedisServer::builder()
-        .tls(ClientCertificate::Required)
-        .start();
+    let server = RedisServer::builder().tls(ClientCertificate::Required);
+    let server = server.start();
     let certificates = server.certificates();
     let strange = connect(&server.url()).await;
     fails(strange, ErrorKind::Refused, &["not trusted"]);

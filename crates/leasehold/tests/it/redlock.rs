@@ -299,9 +299,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// One client that asks again and again, and holds for a while; it works for as
 /// long as its lease is valid by its own clock.
 async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, holds: Holds) {
-    let settings = Settings::default()
-        .with_ttl(ttl)
-        .with_operation_timeout(Duration::from_millis(500));
+    let settings = Settings::default().with_ttl(ttl);
+    let settings = settings.with_operation_timeout(Duration::from_millis(500));
     let builder = Client::builder().store(url).settings(settings);
     let Ok(client) = builder.connect().await else {
         return;
@@ -452,12 +451,8 @@ async fn tokens_rise_while_servers_restart() {
         number += 1;
         if number % 300 == 0 {
             let server = usize::try_from(dice.roll(5)).unwrap();
-            let data = if dice.roll(2) == 0 {
-                Data::Keep
-            } else {
-                Data::Lose
-            };
-            set.servers[server].restart(data);
+            let data = dice.pick(&[Data::Keep, Data::Lose]);
+            set.servers[server].restart(*data);
         }
         let store = &stores[usize::try_from(dice.roll(3)).unwrap()];
         let answer = store.claim(&key, &claim(store, number, ttl)).await;

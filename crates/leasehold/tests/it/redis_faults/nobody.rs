@@ -29,9 +29,8 @@ fn unanswered_or_late(error: &Error) {
 #[tokio::test]
 async fn a_server_that_died_for_good_lets_nobody_hang() {
     let server = RedisServer::start();
-    let settings = Settings::default()
-        .with_waiter_ttl(ms(1_000))
-        .with_operation_timeout(ms(500));
+    let settings = Settings::default().with_waiter_ttl(ms(1_000));
+    let settings = settings.with_operation_timeout(ms(500));
     let ours = client_with(&server.url(), settings.clone()).await;
     let other = client_with(&server.url(), settings).await;
     let (lease, next) = contended(&other, &ours, KEY).await;

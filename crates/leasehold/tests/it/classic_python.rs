@@ -10,13 +10,10 @@ use leasehold_testkit::server::{Program, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::steps::{fails, give_back};
-use crate::support::waiting;
+use crate::steps::{fails, give_back, granted};
+use crate::support::{LIMIT, soon, waiting};
 
 const KEY: &str = "invoice-42";
-
-/// How long anything may take on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
 
 struct Scene {
     server: RedisServer,
@@ -51,10 +48,6 @@ impl Scene {
 async fn client(server: &RedisServer) -> Client {
     let url = format!("{}?layout=classic", server.url());
     leasehold::connect(url).await.unwrap()
-}
-
-async fn soon<T>(work: impl Future<Output = T>) -> T {
-    timeout(SOON, work).await.unwrap()
 }
 
 async fn each_excludes_the_other(server: RedisServer) {
@@ -101,7 +94,7 @@ async fn who_waits_gets_it_from_the_other() {
     assert!(!waiting.is_finished());
     assert_eq!(scene.python.ask("release invoice-42"), "None");
     let released = Instant::now();
-    let lease = soon(waiting).await.unwrap().unwrap();
+    let lease = granted(waiting).await;
     let after = released.elapsed();
     eprintln!("a waiting task had it {after:?} after the release");
 
@@ -115,7 +108,7 @@ async fn who_waits_gets_it_from_the_other() {
 async fn a_lock_of_redis_py_that_has_lapsed_is_ours_and_stays_ours() {
     let mut scene = Scene::new().await;
     assert_eq!(scene.python.ask("lock invoice-42 0.3 0"), "True");
-    let lease = soon(scene.mutex().lock()).await.unwrap();
+    let lease = soon("the key", scene.mutex().lock()).await.unwrap();
     assert_eq!(scene.python.ask("owned invoice-42"), "False");
     for request in [
         "extend invoice-42 10",
@@ -133,7 +126,7 @@ async fn a_lease_that_redis_py_took_over_is_lost() {
     let mut scene = Scene::new().await;
     let brief = scene.mutex().with_ttl(Duration::from_millis(300));
     let manual = brief.clone().with_renewal(RenewalPolicy::Manual);
-    let lease = soon(manual.lock()).await.unwrap();
+    let lease = soon("the key", manual.lock()).await.unwrap();
     // Its validity ends before redis-py can have it.
     assert_eq!(scene.python.ask("lock invoice-42 30 20"), "True");
     assert!(!lease.is_valid());
@@ -144,10 +137,10 @@ async fn a_lease_that_redis_py_took_over_is_lost() {
 
     // Somebody deletes a lock that is kept, and redis-py takes it: the next renewal says so.
     let kept = brief.with_ttl(Duration::from_secs(2));
-    let lease = soon(kept.lock()).await.unwrap();
+    let lease = soon("the key", kept.lock()).await.unwrap();
     scene.server.command(&["DEL", KEY]);
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
-    assert_eq!(soon(lease.lost()).await, Loss::Gone);
+    assert_eq!(soon("the loss", lease.lost()).await, Loss::Gone);
     drop(lease);
     let extended = scene.python.ask("extend invoice-42 30");
     assert_eq!(extended, "True", "untouched");
@@ -196,8 +189,8 @@ async fn a_counter_that_both_add_to_loses_nothing() {
         });
     }
     let counted = tokio::task::spawn_blocking(move || pythons.map(|mut python| python.answer()));
-    let counted = timeout(SOON * 3, counted).await.unwrap().unwrap();
+    let counted = timeout(LIMIT * 3, counted).await.unwrap().unwrap();
     assert_eq!(counted, ["counted"; 2]);
-    timeout(SOON * 3, tasks.join_all()).await.unwrap();
+    timeout(LIMIT * 3, tasks.join_all()).await.unwrap();
     assert_eq!(scene.server.query::<usize>(&["GET", "counter"]), 5 * TIMES);
 }

@@ -2,17 +2,14 @@
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::redis_support::*;
+use crate::support::soon;
 use leasehold::StoreError;
 use leasehold::store::Verbs as _;
 use leasehold::store::redis::RedisStore;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Claims that key, in a task.
 fn claims(store: &Arc<RedisStore>, number: usize) -> JoinHandle<Result<bool, StoreError>> {
@@ -47,11 +44,11 @@ async fn a_full_part_waits_for_no_answer() {
                 tokio::task::yield_now().await;
             }
         }
-        timeout(SOON, sent(calls)).await.unwrap();
+        soon("all calls", sent(calls)).await;
     }
     proxy.resume(Direction::ToServer);
     for claimed in all {
-        assert!(timeout(SOON, claimed).await.unwrap().unwrap().unwrap());
+        assert!(soon("an answer", claimed).await.unwrap().unwrap());
     }
     assert_eq!(proxy.counts().requests, before + 7);
 }

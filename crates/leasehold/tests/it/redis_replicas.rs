@@ -9,13 +9,12 @@ use leasehold::store::{LockStore, Verbs as _};
 
 use crate::redis_support::{self, *};
 use crate::steps::use_once;
+use crate::support::soon;
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
-
-const SOON: Duration = Duration::from_secs(60);
+use tokio::time::Instant;
 
 fn with_replicas(count: usize) -> (RedisServer, Vec<RedisServer>) {
     let primary = RedisServer::start();
@@ -118,7 +117,7 @@ async fn without_a_replica_there_is_no_grant_and_nothing_is_left() {
     let why = "not acknowledged within 1s: 1 of 2 replicas answered";
     fails(unheard, ErrorKind::Unavailable, &[why]);
     // Given back in the background: long before its TTL.
-    let given_back = async |key: &str| timeout(SOON, use_once(&plain, key)).await.unwrap();
+    let given_back = async |key: &str| soon("the key", use_once(&plain, key)).await;
     given_back("k").await;
     let several = strict.multi(["a", "b"]).unwrap();
     says(several.lock().await.unwrap_err(), ["1 of 2 replicas"]);
@@ -184,10 +183,10 @@ async fn a_pushed_grant_is_acknowledged_before_it_is_used() {
                 replicas[0].stop();
             }
             let _ = held.release().await.unwrap();
-            let granted = timeout(SOON, waiting).await.unwrap().unwrap();
+            let granted = soon("an answer", waiting).await.unwrap();
             if stops {
                 fails(granted, ErrorKind::Unavailable, &["0 of 1 replica"]);
-                timeout(SOON, use_once(&plain, "k")).await.unwrap();
+                soon("the key", use_once(&plain, "k")).await;
                 replicas[0].cont();
                 in_step(&primary, 1);
             } else {
@@ -207,7 +206,7 @@ async fn renewals_obey_by_choice() {
     let strictly = strict.mutex("strict").unwrap().lock().await.unwrap();
     let laxly = lax.mutex("lax").unwrap().lock().await.unwrap();
     replicas[0].stop();
-    let loss = timeout(SOON, strictly.lost()).await.unwrap();
+    let loss = soon("the loss", strictly.lost()).await;
     assert_eq!(loss, Loss::Unanswered);
     assert_eq!(laxly.state(), LeaseState::Held);
     assert!(laxly.is_valid());
@@ -271,7 +270,7 @@ async fn many_are_acknowledged_together() {
             let _ = lease.release().await.unwrap();
         });
     }
-    timeout(SOON, tasks.join_all()).await.unwrap();
+    soon("all grants", tasks.join_all()).await;
     // After a moment one connection is left of those that wait, besides the shared one.
     let clients = |kind| primary.query::<String>(&["CLIENT", "LIST", "TYPE", kind]);
     let connections = || {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use crate::steps::answered;
+use crate::support::soon;
 use futures_util::future::join_all;
 use leasehold::core::Key;
 use leasehold::store::Verbs as _;
@@ -15,9 +16,6 @@ use leasehold::{ErrorKind, StoreError};
 use leasehold_testkit::process::overload;
 use leasehold_testkit::proxy::{Held, Proxy};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Neither a proxy nor a user needs `SCRIPT`.
 fn server() -> RedisServer {
@@ -25,8 +23,13 @@ fn server() -> RedisServer {
     RedisServer::builder().user("alice", rules).start()
 }
 
-fn options_for(server: &RedisServer, proxy: &Proxy) -> RedisOptions {
-    RedisOptions::from_url(&proxy.through(&server.url_as("alice", "secret"))).unwrap()
+/// A server behind a proxy, and how its user connects through that.
+fn proxied() -> (RedisServer, Proxy, RedisOptions) {
+    let server = server();
+    let proxy = Proxy::to(&server);
+    let url = proxy.through(&server.url_as("alice", "secret"));
+    let options = RedisOptions::from_url(&url).unwrap();
+    (server, proxy, options)
 }
 
 fn keys(count: usize) -> Vec<Key> {
@@ -54,10 +57,9 @@ async fn many_requests_tell_a_server_that_forgot_once() {
 /// Nobody asks for ever, or as often as there are others.
 #[tokio::test]
 async fn a_server_that_always_forgets_is_asked_a_few_times() {
-    let server = Arc::new(server());
-    let proxy = Proxy::to(&server);
-    let store = RedisStore::connect(options_for(&server, &proxy));
-    let store = store.await.unwrap();
+    let (server, proxy, options) = proxied();
+    let server = Arc::new(server);
+    let store = RedisStore::connect(options).await.unwrap();
     let (keys, claim) = (keys(64), claim(&store, 1));
     let asked = Arc::new(AtomicU64::new(0));
     let (forgets, counted) = (Arc::clone(&server), Arc::clone(&asked));
@@ -72,7 +74,7 @@ async fn a_server_that_always_forgets_is_asked_a_few_times() {
         1,
     );
     let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
-    for answer in timeout(SOON, claims).await.expect("all are answered") {
+    for answer in soon("all answers", claims).await {
         assert!(answer.unwrap().holds());
     }
     // They travel together, several in a call.
@@ -88,7 +90,7 @@ async fn a_script_that_may_not_be_sent_any_more_is_refused_to_all() {
     let (keys, claim) = (keys(64), claim(&store, 1));
     server.command(&["ACL", "SETUSER", "alice", "-eval"]);
     let claims = join_all(keys.iter().map(|key| store.claim(key, &claim)));
-    for answer in timeout(SOON, claims).await.expect("all are answered") {
+    for answer in soon("all answers", claims).await {
         fails(answer, ErrorKind::Refused, &["may not"]);
     }
 }
@@ -110,9 +112,7 @@ async fn while_it_is_told(options: RedisOptions, proxy: &Proxy) -> (Arc<RedisSto
 
 #[tokio::test]
 async fn whoever_leaves_while_it_tells_the_server_holds_up_nobody() {
-    let server = server();
-    let proxy = Proxy::to(&server);
-    let options = options_for(&server, &proxy);
+    let (server, proxy, options) = proxied();
     for leave in 0..8 {
         server.command(&["FLUSHALL"]);
         server.command(&["SCRIPT", "FLUSH"]);
@@ -121,7 +121,7 @@ async fn whoever_leaves_while_it_tells_the_server_holds_up_nobody() {
         claims[..=leave].iter().for_each(|claim| claim.abort());
         held.release();
         for (at, claim) in claims.into_iter().enumerate().skip(leave + 1) {
-            let claimed = timeout(SOON, claim).await.expect("it is answered");
+            let claimed = soon("an answer", claim).await;
             assert!(claimed.unwrap().unwrap(), "{at} of {leave}");
         }
     }
@@ -129,9 +129,7 @@ async fn whoever_leaves_while_it_tells_the_server_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_connection_that_is_lost_while_the_server_is_told_leaves_nobody_waiting() {
-    let server = server();
-    let proxy = Proxy::to(&server);
-    let patient = options_for(&server, &proxy);
+    let (server, proxy, patient) = proxied();
     let limit = Duration::from_millis(300) * overload();
     let hasty = patient.clone().response_timeout(limit);
     // Its end is seen, or it is silent for longer than an answer may take.
@@ -142,7 +140,7 @@ async fn a_connection_that_is_lost_while_the_server_is_told_leaves_nobody_waitin
             proxy.cut();
         }
         for claim in claims {
-            let claimed = timeout(SOON, claim).await.expect("it is answered").unwrap();
+            let claimed = soon("an answer", claim).await.unwrap();
             fails(claimed, ErrorKind::Unavailable, &[]);
         }
         held.release();

@@ -100,6 +100,21 @@ async fn answered(store: &RedlockStore, claim: &Claim) -> ClaimReply {
     asked.await.reply
 }
 
+/// The first grant of `k` to one of these claims, which come until then.
+async fn first_grant(store: &RedlockStore, mut next: impl FnMut() -> Claim) -> Token {
+    let granted = async {
+        loop {
+            if let Ok(answer) = store.claim(&key("k"), &next()).await
+                && answer.holds()
+            {
+                return token(answer.reply);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, granted).await.expect("a grant")
+}
+
 /// Its client asks again, so what it has proposed is not withdrawn: a withdrawal that reached a server
 /// late would take a vote that the claim holds by.
 #[tokio::test]
@@ -212,19 +227,12 @@ async fn a_server_without_its_data_does_not_vote_until_all_that_it_forgot_is_ove
     let closed = other.claim(&key, &claim(&other, 2, ttl)).await;
     let why = "it is new or may have lost data";
     fails(closed, ErrorKind::Refused, &[why]);
-    let second = timeout(SOON, async {
-        let mut number = 3;
-        loop {
-            if let Ok(answer) = other.claim(&key, &claim(&other, number, ttl)).await
-                && matches!(answer.reply, ClaimReply::Standing(_))
-            {
-                return token(answer.reply);
-            }
-            number += 1;
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    let mut number = 2;
+    let second = first_grant(&other, || {
+        number += 1;
+        claim(&other, number, ttl)
     });
-    assert!(second.await.unwrap() > first);
+    assert!(second.await > first);
     assert!(began.elapsed().unwrap() > Duration::from_millis(900));
 }
 
@@ -275,17 +283,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
         proxies[proxy].heal();
         proxies[proxy].reset();
     }
-    let granted = timeout(SOON, async {
-        loop {
-            let answer = store.claim(&key, &wanted).await;
-            if let Some(reply) = answer.ok().map(|answer| answer.reply)
-                && !matches!(reply, ClaimReply::Busy { .. })
-            {
-                return token(reply);
-            }
-        }
-    });
-    assert!(granted.await.unwrap() > last);
+    assert!(first_grant(&store, || wanted.clone()).await > last);
     let seen = store.inspect(&key).await.unwrap();
     assert_eq!(seen.holders.len(), 1);
 }

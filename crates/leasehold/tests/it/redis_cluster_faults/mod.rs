@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::redis_support::{
-    LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, next,
+    LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, ms, next,
     reconnected, release, trying,
 };
 use crate::steps::{fails, hand_over, hints};
@@ -28,10 +28,6 @@ const TICK: Duration = Duration::from_millis(2);
 const KEY: &str = "the-key";
 /// How many wait in line.
 const QUEUED: usize = 4;
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 fn options(cluster: &Cluster) -> RedisClusterOptions {
     RedisClusterOptions::from_url(&cluster.url()).unwrap()

@@ -25,7 +25,7 @@ use leasehold_testkit::server::{Data, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::redis_support::connect;
+use crate::redis_support::{connect, ms};
 use crate::steps::{Waiting, contended, fails, give_back, granted, hand_over};
 use crate::support::{LIMIT, soon, try_lock, until};
 
@@ -35,10 +35,6 @@ const BUSY: Duration = Duration::from_millis(500);
 const LIVES: Duration = Duration::from_secs(LIMIT.as_secs() + 10);
 /// The key that all tests are about; `warm` uses another.
 const KEY: &str = "the-key";
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 // ---- what the tests share ----
 

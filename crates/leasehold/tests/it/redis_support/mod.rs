@@ -22,6 +22,10 @@ pub(crate) const LEAST_RIGHTS: &str = "resetchannels ~leasehold:* &leasehold:* -
     +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget +hgetall +hdel \
     +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 pub(crate) async fn connect(url: &str) -> Result<RedisStore, StoreError> {
     RedisStore::connect(RedisOptions::from_url(url).unwrap()).await
 }

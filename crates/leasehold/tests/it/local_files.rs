@@ -11,14 +11,13 @@ use crate::local_support::{
     LIMIT, Mounted, Place, claim, claimed, held, key, open as open_at, refusal, release, released,
     try_lock, until,
 };
-use crate::steps::{contended, fails, granted, sink};
+use crate::steps::{contended, fails, granted, says, sink};
 use crate::support::runtime;
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold::{Access, ErrorKind};
-use leasehold_testkit::expect::says;
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;

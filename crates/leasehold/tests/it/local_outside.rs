@@ -9,11 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
-use crate::steps::{client_with, fails, hints, lock};
+use crate::steps::{client_with, fails, hints, lock, says};
 use crate::support::{until, waiting};
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
-use leasehold_testkit::expect::says;
 use leasehold_testkit::process::Process;
 use tempfile::TempDir;
 use tokio::time::timeout;

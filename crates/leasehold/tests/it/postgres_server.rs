@@ -15,7 +15,6 @@ use leasehold::{
 };
 use leasehold_store::Verbs as _;
 use leasehold_store::contract::Fixture as _;
-use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::tls::Certificates;
@@ -28,7 +27,7 @@ use super::log::Log;
 use super::postgres_store::{Fresh, init};
 use super::steps::{
     answered, claimed, client_with, contended, fails, give_back, granted, hand_over, hints,
-    is_error, lock, settled, sink, use_once,
+    is_error, lock, says, settled, sink, use_once,
 };
 use super::support::{id, in_line, key, skipped, soon, try_lock, until, waiting};
 

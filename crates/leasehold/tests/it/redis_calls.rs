@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::redis_support::*;
-use crate::support::soon;
 use leasehold::StoreError;
 use leasehold::store::Verbs as _;
 use leasehold::store::redis::RedisStore;

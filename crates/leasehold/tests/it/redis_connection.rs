@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::steps::answered;
-use crate::support::{runtime, soon};
 use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
 use leasehold::store::redis::RedisStore;

@@ -9,13 +9,12 @@ use std::time::Duration;
 use crate::redis_not_now::client as not_now_client;
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
 use leasehold_testkit::deployment::Sentinels;
-use leasehold_testkit::expect::says;
 use leasehold_testkit::process::overload;
 use leasehold_testkit::server::RedisServer;
 use tokio::time::{Instant, timeout};
 
 use crate::redis_support::{LEAST_RIGHTS, client_with, fails, until_answered};
-use crate::steps::{answered, contended, give_back, hand_over, hints, lock, use_once};
+use crate::steps::{answered, contended, give_back, hand_over, hints, lock, says, use_once};
 use crate::support::{soon, try_lock, until};
 
 const SOON: Duration = Duration::from_secs(60);

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use crate::redis_support::*;
 use crate::redlock_support::Set;
-use crate::steps::answered;
-use crate::support::soon;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
 use leasehold_testkit::server::Program;

@@ -1,7 +1,6 @@
 //! `restart=quarantine`: servers that lose data, and clients that are not notified.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use crate::quarantine_support::{Contention, Witness, retry_after};
 use crate::redis_support::case::{Case, suites};
 use crate::redis_support::{self, fails};
-use crate::steps::{give_back, hand_over, use_once};
+use crate::steps::{give_back, hand_over, says, use_once};
 use crate::support::waiting;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold::{Client, ErrorKind, LeaseState, Owner, Retry, Settings};

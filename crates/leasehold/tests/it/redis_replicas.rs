@@ -1,15 +1,12 @@
 //! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use std::time::Duration;
 
 use leasehold::core::Renew;
 use leasehold::store::{LockStore, Verbs as _};
 
 use crate::redis_support::{self, *};
-use crate::steps::use_once;
-use crate::support::soon;
 use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;

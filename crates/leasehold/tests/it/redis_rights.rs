@@ -1,13 +1,11 @@
 //! Missing permissions: degraded mode, and refusals.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::log::Log;
 use crate::redis_support::*;
-use crate::steps::{client_of, use_once};
 use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::steps::Waiting;
 use leasehold::{Client, Lease, Loss, Released, Settings};
 use leasehold_testkit::server::Data;
 use tokio::time::timeout;

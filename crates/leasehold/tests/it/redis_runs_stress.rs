@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::steps::client_of;
-use crate::support::runtime;
 use leasehold::{Client, Lease, Mutex, Settings};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::steps::answered;
-use crate::support::soon;
 use futures_util::future::join_all;
 use leasehold::core::Key;
 use leasehold::store::Verbs as _;

@@ -1,13 +1,11 @@
 //! Special states of a server: out of memory, foreign data, data loss, missing permissions.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::redis_support::*;
-use crate::steps::settled;
 use leasehold::core::{
     BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Mode, Note, ReleaseReply, Renew,
     RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,

@@ -2,7 +2,6 @@
 #![cfg(feature = "redis")]
 
 use futures_util::poll;
-use leasehold_testkit::expect::says;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::redis_support::{LEAST_RIGHTS, rate};
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
-use crate::steps::{self, client_of, fails, give_back, hand_over, hints, use_once};
+use crate::steps::{self, client_of, fails, give_back, hand_over, hints, says, use_once};
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
 use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
 use leasehold::{Client, Error, ErrorKind, Lease, Released, Settings, StoreError};
-use leasehold_testkit::expect::says;
+pub(crate) use leasehold_testkit::expect::says;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use crate::steps::{client_with, contended, fails, granted, hand_over, sink};
-pub(crate) use crate::support::{id, in_line, key, release, try_lock, until, waiting};
+pub(crate) use crate::steps::*;
+pub(crate) use crate::support::*;
 
 /// The least rights of `docs/stores/rights.md`.
 pub(crate) const LEAST_RIGHTS: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval \

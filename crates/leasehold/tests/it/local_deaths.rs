@@ -6,11 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
-use crate::local_support::{
-    LIMIT, Place, claimed, freed_within, has_all, in_line, key, moment, parts, release, released,
-    until, waiting,
-};
-use crate::steps::Waiting;
+use crate::local_support::*;
 use leasehold::core::{ClaimId, Renew, Snapshot};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore, Verbs as _};

@@ -7,12 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::local_support::{
-    LIMIT, Mounted, Place, claim, claimed, held, key, open as open_at, refusal, release, released,
-    try_lock, until,
-};
-use crate::steps::{contended, fails, granted, says, sink};
-use crate::support::runtime;
+use crate::local_support::{self, *};
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
 use leasehold::store::local::LocalStore;
@@ -23,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 async fn open(directory: &Path) -> LocalStore {
-    open_at(&format!("local:{}", directory.display())).await
+    local_support::open(&format!("local:{}", directory.display())).await
 }
 
 fn mode(path: PathBuf) -> u32 {

@@ -4,8 +4,7 @@
 
 use std::process::Command;
 
-use crate::local_support::{Place, held, is_allowed};
-use crate::steps::fails;
+use crate::local_support::*;
 use leasehold::{ErrorKind, connect};
 use tempfile::TempDir;
 

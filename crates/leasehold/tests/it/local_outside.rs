@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Place, held as held_at, in_line, is_allowed, refusal};
-use crate::steps::{client_with, fails, hints, lock, says};
-use crate::support::{until, waiting};
+use crate::local_support::{self, *};
 use leasehold::core::{LeaseState, Loss};
 use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use leasehold_testkit::process::Process;
@@ -27,7 +25,7 @@ fn url(directory: &Path) -> String {
 }
 
 async fn held(directory: &Path) -> (Client, Lease) {
-    held_at(&url(directory)).await
+    local_support::held(&url(directory)).await
 }
 
 fn remove(directory: &Path) {
@@ -212,7 +210,7 @@ async fn processes_of_all_time_namespaces_exclude_each_other() {
         return;
     }
     let place = Place::new();
-    let (_client, lease) = held_at(&place.1).await;
+    let (_client, lease) = local_support::held(&place.1).await;
     place.start_under(&apart, "try").says("busy").await;
     let _ = lease.release().await.unwrap();
     place.start_under(&apart, "try").says("granted").await;

@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::time::Duration;
 
-use crate::local_support::{
-    Place, claimed, freed, held, in_line, key, moment, released, try_lock, until, waiting,
-};
+use crate::local_support::*;
 use tokio::time::timeout;
 
 #[tokio::test]

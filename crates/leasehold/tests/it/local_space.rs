@@ -4,8 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::local_support::{LIMIT, Mounted, claim, claimed, has_all, key, open, parts, released};
-use crate::steps::{client_with, fails, lock};
+use crate::local_support::*;
 use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
 use leasehold::store::local::LocalStore;
 use leasehold::store::{LockStore as _, Verbs as _};

@@ -16,9 +16,8 @@ use leasehold_testkit::process;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-use crate::steps::{Waiting, fails, lock};
-pub(crate) use crate::steps::{claim, claimed};
-pub(crate) use crate::support::{LIMIT, in_line, key, release, try_lock, until, waiting};
+pub(crate) use crate::steps::*;
+pub(crate) use crate::support::*;
 
 /// How soon what a dead process held is free: far below any TTL used here.
 pub(crate) const FREED: Duration = Duration::from_secs(15);

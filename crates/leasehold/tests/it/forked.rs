@@ -2,11 +2,9 @@
 #![cfg(all(unix, feature = "local", feature = "redis"))]
 
 use std::collections::BTreeSet;
-use std::env;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::local_support::Place;
 use crate::outside_runtime::{CASES, Came, Made};
-use crate::support::{runtime, until};
+use crate::support::{in_role, my_role, runtime, until};
 
 const KEY: &str = "k";
 
@@ -311,10 +309,7 @@ fn keep(url: &str) -> ! {
 /// other threads are known.
 #[test]
 fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
-        return;
-    };
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    let Some((role, url)) = my_role() else { return };
     match role.as_str() {
         "deeds" => fork_for_each_deed(&url),
         "calls" => fork_for_each_call(&url),
@@ -324,17 +319,11 @@ fn role() {
     }
 }
 
-fn in_role(role: &str, url: &str) -> Command {
-    let mut program = Command::new(env::current_exe().unwrap());
-    program
-        .args(["forked::role", "--exact", "--nocapture"])
-        .env("LEASEHOLD_TEST_ROLE", role)
-        .env("LEASEHOLD_TEST_URL", url);
-    program
-}
+const ROLE: &str = "forked::role";
 
 async fn succeeds(role: &str, url: &str) {
-    Process::run(in_role(role, url)).await.has_code(Some(0));
+    let ended = Process::run(in_role(ROLE, role, url)).await;
+    ended.has_code(Some(0));
 }
 
 async fn a_child_can_do_nothing(url: &str) {
@@ -364,7 +353,7 @@ async fn no_two_forked_processes_draw_the_same_ids() {
 
 /// A parent in the role `keep`, and its child.
 async fn parent_and_child(url: &str) -> (Process, Pid) {
-    let parent = Process::spawn(in_role("keep", url));
+    let parent = Process::spawn(in_role(ROLE, "keep", url));
     let line = parent.says("forked").await;
     let child = line.split(' ').nth(1).and_then(|pid| pid.parse().ok());
     (parent, child.and_then(Pid::from_raw).expect("its number"))

@@ -1,5 +1,7 @@
 //! What the tests of all stores share.
 
+use std::env;
+use std::process::Command;
 use std::time::Duration;
 
 use leasehold::core::{ClaimId, Key, Release};
@@ -10,6 +12,21 @@ use tokio::time::{sleep, timeout};
 
 /// How long anything may take on a busy machine before a test fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// This program again, to do in a role what one of its tests does that is no test by itself.
+pub(crate) fn in_role(test: &str, role: &str, url: &str) -> Command {
+    let mut program = Command::new(env::current_exe().unwrap());
+    program.args([test, "--exact", "--nocapture"]);
+    program.env("LEASEHOLD_TEST_ROLE", role);
+    program.env("LEASEHOLD_TEST_URL", url);
+    program
+}
+
+/// The role of this process, if it has been started in one, and the URL for it.
+pub(crate) fn my_role() -> Option<(String, String)> {
+    let role = env::var("LEASEHOLD_TEST_ROLE").ok()?;
+    Some((role, env::var("LEASEHOLD_TEST_URL").unwrap()))
+}
 
 /// A runtime that only its caller drives.
 pub(crate) fn runtime() -> Runtime {

@@ -13,7 +13,7 @@ use leasehold::store::{LockStore, Verbs as _};
 use leasehold::{Client, ErrorKind, Lease, Owner, connect};
 use tokio::task::spawn_blocking;
 
-use super::{LIMIT, claim, has_all, held, key, open, parts, release, try_lock};
+use super::{LIMIT, claim, has_all, held, key, my_role, open, parts, release, try_lock};
 
 /// The minimum hold of who keeps the key: long enough for a busy machine to look while it lasts.
 pub(crate) const MIN_HOLD: Duration = Duration::from_secs(3);
@@ -24,10 +24,8 @@ pub(crate) const ALL: [&str; 3] = ["c", "a", "b"];
 /// Not a test by itself: what the other processes do.
 #[tokio::test]
 async fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
-        return;
-    };
-    let url = &env::var("LEASEHOLD_TEST_URL").unwrap();
+    let Some((role, url)) = my_role() else { return };
+    let url = &url;
     match role.as_str() {
         "try" => try_once(url).await,
         "hold" => hold(url).await,

@@ -1,14 +1,12 @@
 //! Crashes of client processes.
 
 use super::*;
+use crate::support::{in_role, my_role};
 
 /// Not a test by itself: what the other processes do.
 #[tokio::test]
 async fn role() {
-    let Ok(role) = env::var("LEASEHOLD_TEST_ROLE") else {
-        return;
-    };
-    let url = env::var("LEASEHOLD_TEST_URL").unwrap();
+    let Some((role, url)) = my_role() else { return };
     match role.as_str() {
         "hold" => {
             let client = client_with(&url, ttl(ms(1_000))).await;
@@ -35,12 +33,8 @@ async fn role() {
 }
 
 fn spawn(role: &str, server: &RedisServer, waiters: usize) -> Process {
-    let mut program = Program::new(env::current_exe().unwrap());
-    program
-        .args(["redis_faults::deaths::role", "--exact", "--nocapture"])
-        .env("LEASEHOLD_TEST_ROLE", role)
-        .env("LEASEHOLD_TEST_URL", server.url())
-        .env("LEASEHOLD_TEST_WAITERS", waiters.to_string());
+    let mut program = in_role("redis_faults::deaths::role", role, &server.url());
+    program.env("LEASEHOLD_TEST_WAITERS", waiters.to_string());
     Process::spawn(program)
 }
 

@@ -12,7 +12,6 @@ mod nobody;
 mod silence;
 
 use std::env;
-use std::process::Command as Program;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

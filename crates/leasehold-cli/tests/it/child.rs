@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::children::Gate;
-use crate::common::{Store, at, events, in_shell, includes, names, run_at};
+use crate::common::{Store, at, ends, events, in_shell, includes, names};
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
@@ -62,8 +62,7 @@ async fn a_script_that_has_no_interpreter_says_so() {
         std::fs::write(&script, format!("{line}exit 0\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode).unwrap();
-        let ended = store.run("run k -- ./script.sh").await;
-        ended.has_code(Some(126));
+        let ended = ends(&store, "run k -- ./script.sh", 126).await;
         says(&ended.stderr, [said, "cannot run ./script.sh: ", "hint: "]);
     }
 }
@@ -198,8 +197,7 @@ async fn events_in_json() {
 #[tokio::test]
 async fn a_store_that_is_not_there_is_69() {
     // Nobody listens on port 1.
-    let ended = run_at("redis://:hunter2@127.0.0.1:1/", "run -n k -- true").await;
-    ended.has_code(Some(69));
+    let ended = ends("redis://:hunter2@127.0.0.1:1/", "run -n k -- true", 69).await;
     ended.has_not_said("hunter2");
 }
 

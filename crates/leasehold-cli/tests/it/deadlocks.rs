@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use leasehold_testkit::process::{Finished, Process, Signal};
 
 use crate::children::Gate;
-use crate::common::{Arguments, Store, on_each_store};
+use crate::common::{Arguments, Store, ends, on_each_store};
 
 on_each_store! {
     of_two_nested_runs_the_younger_gives_up,
@@ -77,8 +77,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     // All three say so by themselves.
     let said = [&a, &b, &c].map(|nested| nested.process.stderr());
     join_all(said.iter().map(|said| said.wait_for("is a deadlock"))).await;
-    let found = store.run("deadlocks").await;
-    found.has_code(Some(1));
+    let found = ends(store, "deadlocks", 1).await;
     for holds in [
         "holds doc and waits for job",
         "holds pool and waits for doc",

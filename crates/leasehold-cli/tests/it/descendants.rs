@@ -10,7 +10,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
-use crate::common::{Arguments, Store, events, in_environment_of};
+use crate::common::{Arguments, Store, ends, events, in_environment_of};
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
@@ -80,8 +80,7 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
 async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
     let store = Store::memory();
     let script = "setsid sleep 60 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(&("run k -- sh -c", script)).await;
-    ended.has_code(Some(0));
+    let ended = ends(&store, &("run k -- sh -c", script), 0).await;
     let left = Pid::from_raw(ended.stdout.trim().parse().unwrap()).unwrap();
     kill_process(left, Signal::KILL).expect("it runs on");
 }

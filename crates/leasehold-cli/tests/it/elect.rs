@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, json_lines, on_each_store};
+use crate::common::{Store, ends, json_lines, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -89,12 +89,10 @@ async fn a_command_that_ends_makes_room_for_another(store: &Store) {
 
 async fn once_ends_with_the_commands_status(store: &Store) {
     let script = "echo $LEASEHOLD_KEY $LEASEHOLD_TERM $LEASEHOLD_TOKEN; exit 3";
-    let ended = store.run(&("elect --once k -- sh -c", script)).await;
-    ended.has_code(Some(3));
+    let ended = ends(store, &("elect --once k -- sh -c", script), 3).await;
     let words: Vec<_> = ended.stdout.split_whitespace().collect();
     assert_eq!((words[0], words[1]), ("k", words[2]));
-    let missing = store.run("elect k -- no-such-command").await;
-    missing.has_code(Some(127));
+    ends(store, "elect k -- no-such-command", 127).await;
     assert_eq!(store.show("k").await["holders"], json!([]));
 }
 

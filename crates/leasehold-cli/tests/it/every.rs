@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, events, includes, on_each_store};
+use crate::common::{Store, ends_printing, ends_saying, events, includes, on_each_store};
 use leasehold_testkit::process::Signal;
 use serde_json::{Value, json};
 
@@ -63,11 +63,9 @@ async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
     let script = "echo up; exec sleep 60";
     let job = (format!("{RUN} --ttl 3s -- sh -c"), script);
     let first = store.up(&job).await;
-    let meanwhile = store.run(&job).await;
-    meanwhile.has_ended_saying(Some(0), "k has been running on ");
+    ends_saying(store, &job, 0, "k has been running on ").await;
     first.ends_by(Signal::KILL).await;
-    let again = store.run(&job).await;
-    again.has_printed(Some(0), "");
+    let again = ends_printing(store, &job, 0, "").await;
     again.has_said_first("leasehold: skipped: k ");
     store.until_free("k").await;
     store.up(&job).await;

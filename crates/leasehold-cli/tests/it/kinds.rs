@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Store, events, includes, on_each_store};
+use crate::common::{Store, ends, events, includes, on_each_store};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -33,8 +33,7 @@ async fn readers_hold_together_and_a_writer_alone(store: &Store) {
     two.signal(Signal::TERM);
     writer.finish().await.has_printed(Some(0), "wrote\n");
     let (_writer, _) = store.holder("config").await;
-    let reader = store.run("run -ns config -- true").await;
-    reader.has_code(Some(75));
+    ends(store, "run -ns config -- true", 75).await;
 }
 
 async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Store) {
@@ -48,13 +47,10 @@ async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Stor
     store.run("show mail").await.has_shown("2 of 3 permits");
     store.run("ls").await.has_shown("permits  3/3 ");
 
-    let busy = store.run("run -n --limit 3 mail -- true").await;
-    busy.has_code(Some(75));
-    let other = store.run("run --limit 5 mail -- true").await;
-    other.has_code(Some(64));
+    ends(store, "run -n --limit 3 mail -- true", 75).await;
+    ends(store, "run --limit 5 mail -- true", 64).await;
 
-    let wrong = store.run("resize mail --from 2 --to 4").await;
-    wrong.has_code(Some(64));
+    ends(store, "resize mail --from 2 --to 4", 64).await;
     let waiter = store.waiter("mail", "run --limit 3 mail -- echo in").await;
     let resized = store.run("resize mail --from 3 --to 4").await;
     let said = "leasehold: resized mail from 3 to 4 permits\n";
@@ -179,22 +175,19 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
 
 async fn the_longest_hold_ends_like_a_loss(store: &Store) {
     let run = "run --max-hold 4s k -- sleep 60";
-    let ended = store.run(&run).await;
-    ended.has_code(Some(79));
+    let ended = ends(store, &run, 79).await;
     ended.has_said_first("leasehold: k ends in ");
     let said = "it was held for its maximum time; stopping the command";
     ended.has_said(said);
 
-    let ended = store.run("hold --json --max-hold 4s k").await;
-    ended.has_code(Some(79));
+    let ended = ends(store, "hold --json --max-hold 4s k", 79).await;
     assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");
 }
 
 #[tokio::test]
 async fn the_longest_hold_may_be_longer_than_time_itself() {
     let store = Store::memory();
-    let ended = store.run("run --max-hold 300000000000y k -- true").await;
-    ended.has_code(Some(0));
+    ends(&store, "run --max-hold 300000000000y k -- true", 0).await;
 }
 
 #[tokio::test]

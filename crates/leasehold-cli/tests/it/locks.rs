@@ -3,7 +3,10 @@
 use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use crate::common::{Store, events, includes, json_lines, names, on_each_store, pairs};
+use crate::common::{
+    Store, ends, ends_printing, ends_saying, events, includes, json_lines, names, on_each_store,
+    pairs,
+};
 use leasehold::core::Token;
 use leasehold::fence::Gate;
 use leasehold_testkit::process::Signal;
@@ -40,8 +43,7 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
         ("-w 50ms -E 11", 11),
     ] {
         let run = format!("run {arguments} orders/42 -- echo ran");
-        let ended = store.run(run).await;
-        ended.has_printed(Some(status), "");
+        let ended = ends_printing(store, run, status, "").await;
         let who = format!("(pid {}, label deploy) for ", holder.pid());
         ended.has_said("orders/42 is held by ");
         ended.has_said(&who);
@@ -77,8 +79,7 @@ async fn the_one_who_waits_is_told_twice(store: &Store) {
 
 async fn a_wait_may_end_in_time_or_not(store: &Store) {
     let (holder, _) = store.holder("k").await;
-    let late = store.run("run -w 100ms k -- echo ran").await;
-    late.has_printed(Some(75), "");
+    let late = ends_printing(store, "run -w 100ms k -- echo ran", 75, "").await;
     late.has_said("gave up after ");
     let timely = store.waiter("k", "run -w 1m k -- echo ran").await;
     holder.signal(Signal::INT);
@@ -155,10 +156,8 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
     let script = "trap 'echo told; exit 0' TERM; echo up; sleep 60 > /dev/null & wait";
     let holder = store.up(("run k -- sh -c", script)).await;
     // Nobody can be asked.
-    let unasked = store.run("break k").await;
-    unasked.has_ended_saying(Some(64), "hint: use --yes");
-    let broken = store.run("break --yes --json k").await;
-    broken.has_code(Some(0));
+    ends_saying(store, "break k", 64, "hint: use --yes").await;
+    let broken = ends(store, "break --yes --json k", 0).await;
     let done = broken.json();
     includes(&done, json!({"key": "k", "holders": 1}));
     let ended = holder.finish().await;
@@ -190,8 +189,7 @@ async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
     let pattern = store.run("break --yes k*").await;
     let said = "nobody holds k*: break takes a key, not a pattern";
     pattern.has_ended_saying(Some(64), said);
-    let broken = store.run(format!("break --yes k --token {token}")).await;
-    broken.has_code(Some(0));
+    ends(store, format!("break --yes k --token {token}"), 0).await;
     holder.finish().await.has_code(Some(79));
 }
 
@@ -284,8 +282,7 @@ async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
 }
 
 async fn show_and_ls_have_their_shape(store: &Store) {
-    let empty = store.run("ls").await;
-    empty.has_printed(Some(0), "");
+    let empty = ends_printing(store, "ls", 0, "").await;
     empty.has_been_quiet(Some(0));
     let free = store.show("a/1").await;
     includes(&free, json!({"key": "a/1", "kind": "lock"}));
@@ -356,8 +353,7 @@ async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
     std::fs::write(&script, "#!/\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).unwrap();
-    let ended = store.run(&("run k --", script.to_str().unwrap())).await;
-    ended.has_code(Some(126));
+    ends(store, &("run k --", script.to_str().unwrap()), 126).await;
     let shown = store.show("k").await;
     includes(&shown, json!({"holders": [], "waiters": []}));
 }

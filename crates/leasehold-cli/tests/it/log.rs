@@ -7,7 +7,9 @@ use leasehold_testkit::proxy::{Command, Proxy};
 use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
 
-use crate::common::{Arguments, at, holder_at, json_lines, names, run_at, spawn_at};
+use crate::common::{
+    Arguments, at, ends, ends_printing, ends_saying, holder_at, json_lines, names, run_at, spawn_at,
+};
 
 /// The entries, as JSON.
 async fn entries(url: &str, arguments: impl Arguments) -> Vec<Value> {
@@ -25,15 +27,13 @@ fn events(entries: &[Value]) -> Vec<(&str, &str)> {
 
 async fn tells_who_held(url: &str) {
     for (label, key) in [("nightly", "report"), ("backup", "disk")] {
-        let ran = run_at(url, format!("run --label {label} {key} -- true")).await;
-        ran.has_code(Some(0));
+        ends(url, format!("run --label {label} {key} -- true"), 0).await;
     }
     let holder = spawn_at(url, "hold --json report");
     holder.prints("token").await;
     let follower = spawn_at(url, "log --follow report");
     follower.prints("granted").await;
-    let broken = run_at(url, "break --yes report").await;
-    broken.has_code(Some(0));
+    ends(url, "break --yes report", 0).await;
     follower.prints("taken from").await;
     follower.ends_by(Signal::INT).await;
     holder.finish().await.has_code(Some(79));
@@ -90,13 +90,11 @@ async fn of_a_server() {
 async fn a_store_that_keeps_none_is_named() {
     let server = RedisServer::start();
     let classic = format!("{}?layout=classic", server.url());
-    let refused = run_at(&classic, "log").await;
-    refused.has_ended_saying(Some(69), "cannot read the audit log");
+    ends_saying(&classic, "log", 69, "cannot read the audit log").await;
     let refused = run_at(&format!("{classic}&audit=1000"), "log").await;
     refused.has_ended_saying(Some(64), "audit has no effect");
     for bad in ["redis://h/?audit=1", "local:?audit=often"] {
-        let refused = run_at(bad, "log").await;
-        refused.has_ended_saying(Some(64), "audit=10000");
+        ends_saying(bad, "log", 64, "audit=10000").await;
     }
 }
 
@@ -106,8 +104,7 @@ async fn a_store_whose_log_is_empty_says_so() {
     let server = RedisServer::start();
     let url = server.url();
     for arguments in ["log", "log --json k", "log --since 1h"] {
-        let ended = run_at(&url, arguments).await;
-        ended.has_printed(Some(0), "");
+        let ended = ends_printing(&url, arguments, 0, "").await;
         ended.has_said("audit log of this store is empty");
         ended.has_said("?audit=10000");
     }
@@ -121,8 +118,7 @@ async fn a_store_whose_log_is_empty_says_so() {
     follower.ends_by(Signal::INT).await;
     // Times that cannot be meant are refused.
     for wrong in ["--since yesterday", "--until 1h --follow", "-n -1"] {
-        let refused = run_at(&url, format!("log {wrong}")).await;
-        refused.has_code(Some(64));
+        ends(&url, format!("log {wrong}"), 64).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{run_at, spawn_at, up_at};
+use crate::common::{ends, run_at, spawn_at, up_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
@@ -106,8 +106,7 @@ async fn at_a_cluster() {
 async fn is_shown(url: &str, warned: &[&str]) {
     let script = "echo up; exec sleep 60";
     let _holder = up_at(url, ("run k -- sh -c", script)).await;
-    let seen = run_at(url, "show k").await;
-    seen.has_code(Some(0));
+    let seen = ends(url, "show k", 0).await;
     seen.has_shown("holds");
     for why in ["could not find"].iter().chain(warned) {
         let is_said = seen.stderr.contains(why);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use leasehold_testkit::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::common::{Store, leasehold};
+use crate::common::{Store, ends_printing, leasehold};
 
 /// By the names of the metrics.
 type Values = BTreeMap<String, f64>;
@@ -164,8 +164,7 @@ async fn a_file_that_cannot_be_written_is_named_once_and_stops_nothing() {
     let file = store.path("no/such/job.prom");
     let name = file.to_str().unwrap();
     let run = format!("run --metrics-file {name} k -- echo done");
-    let done = store.run(run).await;
-    done.has_printed(Some(0), "done\n");
+    let done = ends_printing(&store, run, 0, "done\n").await;
     let said: Vec<_> = done.stderr.lines().collect();
     let [warning] = said[..] else {
         panic!("{said:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{acquired, holder_at, run_at as run, spawn_at as spawn};
+use crate::common::{acquired, ends, ends_printing, holder_at, spawn_at as spawn};
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Signal};
@@ -103,13 +103,11 @@ async fn starting(server: &RedisServer, loading: usize) -> String {
 async fn a_server_that_starts_is_waited_for() {
     let server = RedisServer::start();
     let url = starting(&server, 1).await;
-    let at_once = run(&url, "run -n k -- echo ran").await;
-    at_once.has_printed(Some(69), "");
+    let at_once = ends_printing(&url, "run -n k -- echo ran", 69, "").await;
     is_told(0, &at_once);
     at_once.has_said("loading");
     let url = starting(&server, 2).await;
-    let ended = run(&url, "run k -- echo ran").await;
-    ended.has_printed(Some(0), "ran\n");
+    let ended = ends_printing(&url, "run k -- echo ran", 0, "ran\n").await;
     is_told(1, &ended);
 }
 
@@ -121,14 +119,11 @@ async fn a_quarantine_is_waited_through() {
     let several = format!("{}?max_ttl=2s", servers.url());
     for (url, why) in [(one, "grants nothing for"), (several, "cannot vote for")] {
         let lock = "--ttl 2s k -- echo ran";
-        let at_once = run(&url, format!("run -n {lock}")).await;
-        at_once.has_printed(Some(69), "");
+        let at_once = ends_printing(&url, format!("run -n {lock}"), 69, "").await;
         is_told(0, &at_once);
-        let soon = run(&url, format!("run -w 300ms {lock}")).await;
-        soon.has_printed(Some(69), "");
+        let soon = ends_printing(&url, format!("run -w 300ms {lock}"), 69, "").await;
         says(&soon.stderr, ["gave up after ", why]);
-        let ended = run(&url, format!("run -w 10m {lock}")).await;
-        ended.has_printed(Some(0), "ran\n");
+        let ended = ends_printing(&url, format!("run -w 10m {lock}"), 0, "ran\n").await;
         ended.has_said(why);
         is_told(1, &ended);
     }
@@ -137,14 +132,12 @@ async fn a_quarantine_is_waited_through() {
 #[tokio::test]
 async fn the_end_of_patience_in_an_outage_names_the_outage() {
     for (name, rest) in [("run", "k -- true"), ("hold", "k")] {
-        let ended = run(NOBODY, format!("{name} -w 1s {rest}")).await;
-        ended.has_code(Some(69));
+        let ended = ends(NOBODY, format!("{name} -w 1s {rest}"), 69).await;
         is_told(1, &ended);
         let mut lines = ended.stderr.lines().rev();
         let last = lines.find(|line| !line.contains("hint: ")).unwrap();
         says(last, ["gave up after 1.", "cannot connect to"]);
-        let at_once = run(NOBODY, format!("{name} -n {rest}")).await;
-        at_once.has_code(Some(69));
+        let at_once = ends(NOBODY, format!("{name} -n {rest}"), 69).await;
         is_told(0, &at_once);
         at_once.has_not_said("gave up");
     }
@@ -181,8 +174,7 @@ async fn what_waiting_cannot_mend_ends_at_once() {
             "hold k",
             "elect k -- true",
         ] {
-            let ended = run(&url, command).await;
-            ended.has_code(Some(69));
+            let ended = ends(&url, command, 69).await;
             is_told(0, &ended);
             ended.has_said(why);
         }
@@ -228,13 +220,11 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
         let said = process.says("; trying again").await;
         assert!(said.contains("too few replicas"), "{said}");
     }
-    let at_once = run(&url, "run -n k -- true").await;
-    at_once.has_code(Some(69));
+    let at_once = ends(&url, "run -n k -- true", 69).await;
     is_told(0, &at_once);
     at_once.has_said("min-replicas");
     for limit in ["-w 300ms", "--retry-for 300ms"] {
-        let after = run(&url, format!("run {limit} k -- true")).await;
-        after.has_code(Some(69));
+        let after = ends(&url, format!("run {limit} k -- true"), 69).await;
         is_told(1, &after);
         after.has_said("gave up after ");
     }
@@ -310,14 +300,12 @@ async fn a_free_key_is_got_however_short_the_patience() {
     proxy.delay(Direction::ToClient, Duration::from_millis(20));
     let url = proxy.through(&server.url());
     for wait in ["0s", "1ms", "30ms"] {
-        let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
-        ended.has_printed(Some(0), "ran\n");
+        let ended = ends_printing(&url, format!("run -w {wait} k -- echo ran"), 0, "ran\n").await;
         ended.has_been_quiet(Some(0));
     }
     let holder = holder_at(&server.url(), "k").await;
     for wait in ["1ms", "150ms"] {
-        let ended = run(&url, format!("run -w {wait} k -- echo ran")).await;
-        ended.has_code(Some(75));
+        let ended = ends(&url, format!("run -w {wait} k -- echo ran"), 75).await;
         let of_holder = |end: &str| format!("pid {}{end}", holder.pid());
         let blamed = [",", ")"].map(|end| ended.stderr.contains(&of_holder(end)));
         assert!(blamed.contains(&true), "{ended}");
@@ -346,12 +334,10 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
 async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     let server = RedisServer::start();
     let url = server.url();
-    let at_once = run(NOBODY, "run -n k -- true").await;
-    at_once.has_code(Some(69));
+    let at_once = ends(NOBODY, "run -n k -- true", 69).await;
     is_told(0, &at_once);
     let arguments = "run -n --retry-for 300ms k -- true";
-    let after = run(NOBODY, &arguments).await;
-    after.has_code(Some(69));
+    let after = ends(NOBODY, arguments, 69).await;
     is_told(1, &after);
     after.has_said("gave up after ");
 
@@ -363,8 +349,8 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     process.finish().await.has_printed(Some(0), "ran\n");
     // Another who holds the lock is not waited for.
     let _holder = holder_at(&url, "k").await;
-    assert_eq!(run(&url, &arguments).await.code(), Some(75));
+    ends(&url, arguments, 75).await;
 
     let candidate = "elect --retry-for 300ms k -- true";
-    assert_eq!(run(NOBODY, &candidate).await.code(), Some(69));
+    ends(NOBODY, candidate, 69).await;
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::children::pid;
-use crate::common::{Store, in_shell, on_each_store, with_own_mounts};
+use crate::common::{Store, ends_saying, in_shell, on_each_store, with_own_mounts};
 use leasehold_testkit::process::{Process, Signal};
 use rustix::process::kill_process;
 use serde_json::{Value, json};
@@ -203,8 +203,7 @@ async fn a_file_that_others_can_read_is_refused(store: &Store) {
         (store.path("state/leasehold"), 0o750, 0o700),
     ] {
         allow(path.clone(), wide);
-        let ended = store.run((JOB, "exit 0")).await;
-        ended.has_ended_saying(Some(71), "other users can access");
+        ends_saying(store, (JOB, "exit 0"), 71, "other users can access").await;
         allow(path, narrow);
     }
     assert_eq!(store.show("k").await["holders"], json!([]));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::children::Gate;
 use crate::common::{
-    Store, in_environment_of, in_shell, json_lines, on_each_store, with_own_mounts,
+    Store, ends, ends_printing, ends_saying, in_environment_of, in_shell, json_lines, on_each_store, with_own_mounts,
 };
 use leasehold_testkit::process::{Process, Signal};
 use rustix::fs::{FlockOperation, flock};
@@ -97,8 +97,7 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
 async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {
     let hold = "hold --background --while-parent k";
     let (_holder, _) = store.holder("k").await;
-    let busy = store.run(format!("{hold} -n")).await;
-    busy.has_printed(Some(75), "");
+    ends_printing(store, format!("{hold} -n"), 75, "").await;
     for signal in [Signal::TERM, Signal::KILL] {
         let waits = store.waiter("k", hold).await;
         let ended = waits.ends_by(signal).await;
@@ -189,21 +188,18 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
     let (holder, token) = store.holder("--save k.lease k").await;
     let mode = fs::metadata(store.path("k.lease")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let renewed = store.run("renew --ttl 10m k.lease").await;
-    renewed.has_code(Some(0));
+    let renewed = ends(store, "renew --ttl 10m k.lease", 0).await;
     assert_eq!(renewed.stderr, "leasehold: renewed k for 10 min\n");
     let holds = &store.show("k").await["holders"][0];
     let left = holds["expires_in_ms"].as_u64().unwrap();
     assert!(left > 500_000, "{holds}");
     assert_eq!(holds["token"], token, "its holder is the same");
-    let released = store.run("release --json k.lease").await;
-    released.has_code(Some(0));
+    let released = ends(store, "release --json k.lease", 0).await;
     assert_eq!(released.json(), json!({"key": "k", "held": true}));
     assert!(is_free(&store.show("k").await));
     holder.finish().await.has_been_quiet(Some(0));
     assert!(!store.path("k.lease").exists());
-    let again = store.run("release k.lease").await;
-    again.has_ended_saying(Some(64), "cannot read k.lease");
+    ends_saying(store, "release k.lease", 64, "cannot read k.lease").await;
 }
 
 /// A step that has failed has no lock: the next try would wait for it.
@@ -283,8 +279,7 @@ async fn a_key_is_waited_for_and_not_taken(store: &Store) {
     free.has_been_quiet(Some(0));
     let (one, _) = store.holder("-s k").await;
     let (two, _) = store.holder("-s k").await;
-    let late = store.run("wait -w 50ms k").await;
-    late.has_ended_saying(Some(75), ": k is held by ");
+    ends_saying(store, "wait -w 50ms k", 75, ": k is held by ").await;
     let waiting = store.spawn("wait k");
     let said = waiting.says("waiting until k is free").await;
     assert!(said.contains(": held by "), "{said}");
@@ -329,8 +324,7 @@ async fn ls_lists_what_is_held_or_waited_for(store: &Store) {
 #[tokio::test]
 async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     let store = Store::redis();
-    let left = store.run("hold --ttl 1m --save k.lease --detach k").await;
-    left.has_code(Some(0));
+    let left = ends(&store, "hold --ttl 1m --save k.lease --detach k", 0).await;
     let token = left.stdout.trim().parse::<u64>().unwrap();
     assert_eq!(store.show("k").await["holders"][0]["token"], token);
     store.run("run -n k -- true").await.has_code(Some(75));
@@ -340,8 +334,7 @@ async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     assert!(is_free(&store.show("k").await));
 
     // A lease that cannot be saved would be nobody's.
-    let lost = store.run("hold --save /nowhere/k.lease --detach k").await;
-    lost.has_code(Some(74));
+    ends(&store, "hold --save /nowhere/k.lease --detach k", 74).await;
     assert!(is_free(&store.show("k").await));
 
     let local = Store::local();
@@ -359,8 +352,7 @@ async fn a_saved_lease_that_was_lost_is_said() {
     let renewed = store.run("renew -q k.lease").await;
     let why = "it was released, or it has expired";
     renewed.has_ended_saying(Some(79), why);
-    let released = store.run("release -q k.lease").await;
-    released.has_ended_saying(Some(79), "k was not held");
+    ends_saying(&store, "release -q k.lease", 79, "k was not held").await;
 }
 
 #[tokio::test]
@@ -384,8 +376,7 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
 async fn a_line_of_a_shell_is_run() {
     let store = Store::memory();
     let line = "echo \"$LEASEHOLD_KEY\"; exit 4";
-    let ran = store.run(("run k -c", line)).await;
-    ran.has_printed(Some(4), "k\n");
+    ends_printing(&store, ("run k -c", line), 4, "k\n").await;
     for wrong in ["-c true -- true", "-c ''"] {
         store.run(format!("run k {wrong}")).await.has_code(Some(64));
     }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::common::http::Request;
-use crate::common::{Arguments, Store, deadlocked, in_shell, includes, leasehold};
+use crate::common::{Arguments, Store, deadlocked, ends_saying, in_shell, includes, leasehold};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -336,8 +336,7 @@ async fn what_cannot_be_served_has_one_sentence() {
         ("--token-file /nowhere", 64, "cannot read the token"),
         (&short, 64, "too short"),
     ] {
-        let refused = store.run(format!("serve {arguments}")).await;
-        refused.has_ended_saying(Some(status), says);
+        ends_saying(&store, format!("serve {arguments}"), status, says).await;
     }
     let mut odd = store.command("serve --listen 127.0.0.1:0");
     let token = [TOKEN.as_bytes(), b"\xff"].concat();

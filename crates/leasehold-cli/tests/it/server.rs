@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::{
-    Store, acquired, at, holder_at, json_lines, run_at as run, spawn_at as spawn, tls_options,
-    up_at,
+    Store, acquired, at, ends, ends_printing, ends_saying, holder_at, json_lines, run_at as run,
+    spawn_at as spawn, tls_options, up_at,
 };
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::expect::says;
@@ -159,8 +159,7 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
         (&replica.url(), "replica"),
         (&full.url(), "memory"),
     ] {
-        let ended = run(url, "run -n k -- echo ran").await;
-        ended.has_printed(Some(69), "");
+        let ended = ends_printing(url, "run -n k -- echo ran", 69, "").await;
         ended.has_said(what);
         assert!(ended.stderr.lines().count() <= 2, "{ended}");
         ended.has_not_said("hunter");
@@ -173,8 +172,7 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
     other.command(&["DEL", &key]);
     other.command(&["LPUSH", &key, "theirs"]);
     for arguments in ["run k -- true", "show k", "break -y k", "hold k"] {
-        let ended = run(&other.url(), arguments).await;
-        ended.has_code(Some(65));
+        let ended = ends(&other.url(), arguments, 65).await;
         assert!(ended.stderr.lines().count() <= 2, "{ended}");
     }
     assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
@@ -188,8 +186,7 @@ async fn tls_with_certificates_on_both_sides() {
     let tls = tls_options(&server);
     let ended = run(&server.url(), format!("run {tls} k -- echo ran")).await;
     ended.has_printed(Some(0), "ran\n");
-    let stranger = run(&server.url(), "run -n k -- echo ran").await;
-    stranger.has_printed(Some(69), "");
+    ends_printing(&server.url(), "run -n k -- echo ran", 69, "").await;
 }
 
 #[tokio::test]
@@ -218,8 +215,7 @@ async fn a_server_that_may_evict_locks_is_warned_of() {
         .config("maxmemory", "100mb")
         .config("maxmemory-policy", "allkeys-lru")
         .start();
-    let ended = run(&evicting.url(), "run k -- true").await;
-    ended.has_ended_saying(Some(0), "noeviction");
+    ends_saying(&evicting.url(), "run k -- true", 0, "noeviction").await;
     let unbounded = RedisServer::start();
     let ended = run(&unbounded.url(), "run k -- true").await;
     assert_eq!(ended.stderr, "");
@@ -261,29 +257,24 @@ async fn a_server_that_is_too_old_is_refused_by_its_version() {
 async fn new_servers_are_marked_once() {
     let servers = Independent::start(3);
     let url = format!("{}?max_ttl=40s", servers.url());
-    let refused = run(&url, "run -n k -- true").await;
-    refused.has_ended_saying(Some(69), "leasehold init");
+    ends_saying(&url, "run -n k -- true", 69, "leasehold init").await;
     for server in servers.servers() {
         server.command(&["FLUSHALL"]);
     }
-    let marked = run(&url, "init").await;
-    marked.has_code(Some(0));
+    let marked = ends(&url, "init", 0).await;
     let said = |stderr: &str, words: &str| {
         assert_eq!(stderr.matches(words).count(), 3, "{stderr}");
     };
     said(&marked.stderr, " is marked as new, and votes\n");
-    let again = run(&url, "init").await;
-    again.has_code(Some(0));
+    let again = ends(&url, "init", 0).await;
     said(&again.stderr, " was marked before, and votes\n");
     run(&url, "run k -- true").await.has_code(Some(0));
     // Another set: its members wait for the end of a quarantine.
-    let moved = run(&format!("{url}&set=other"), "init --json").await;
-    moved.has_code(Some(0));
+    let moved = ends(&format!("{url}&set=other"), "init --json", 0).await;
     let outcome = "\"outcome\":\"moved\",\"quarantine_ms\":80000";
     said(&moved.stdout, outcome);
     // Nothing was marked: that is no success.
-    let late = run(&format!("{url}&set=other"), "init").await;
-    late.has_code(Some(69));
+    let late = ends(&format!("{url}&set=other"), "init", 69).await;
     let why = " was not marked: it is not new, and votes in ";
     said(&late.stderr, why);
 }
@@ -294,8 +285,7 @@ async fn an_acknowledged_lock_says_who_has_it() {
     let replica = RedisServer::builder().replica_of(server.port()).start();
     server.wait_for_replicas(1);
     let url = format!("{}?acknowledge=1", server.url());
-    let ended = run(&url, "run --json k -- true").await;
-    ended.has_code(Some(0));
+    let ended = ends(&url, "run --json k -- true", 0).await;
     let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
     assert_eq!(acquired(&ended)["acknowledged"], wanted);
     for wait in ["-n", "-w 3s"] {
@@ -312,21 +302,16 @@ async fn an_acknowledged_lock_says_who_has_it() {
 async fn one_server_is_marked_and_stays_closed_after_it_has_forgotten() {
     let server = RedisServer::start();
     let url = format!("{}?restart=quarantine&max_ttl=40s", server.url());
-    let trusted = run(&server.url(), "init").await;
-    trusted.has_ended_saying(Some(64), "restart=quarantine");
-    let marked = run(&url, "init").await;
-    marked.has_code(Some(0));
+    ends_saying(&server.url(), "init", 64, "restart=quarantine").await;
+    let marked = ends(&url, "init", 0).await;
     assert!(marked.stderr.ends_with(" grants\n"), "{}", marked.stderr);
     run(&url, "run k -- true").await.has_code(Some(0));
     server.command(&["FLUSHALL"]);
-    let refused = run(&url, "run -n k -- true").await;
-    refused.has_ended_saying(Some(69), "grants nothing for");
-    let late = run(&url, "init --json").await;
-    late.has_code(Some(69));
+    ends_saying(&url, "run -n k -- true", 69, "grants nothing for").await;
+    let late = ends(&url, "init --json", 69).await;
     late.has_shown("\"quarantine_ms\":7");
     let usual = format!("{}?restart=quarantine", server.url());
-    let other = run(&usual, "run k -- true").await;
-    other.has_ended_saying(Some(69), "other settings");
+    ends_saying(&usual, "run k -- true", 69, "other settings").await;
 }
 
 #[tokio::test]
@@ -336,8 +321,7 @@ async fn ls_names_what_it_passes_over() {
     let _holder = holder_at(&url, "held").await;
     server.command(&["RPUSH", "leasehold:lock:other\u{202e}s", "x"]);
     for json in ["ls", "ls --json"] {
-        let listed = run(&url, json).await;
-        listed.has_code(Some(0));
+        let listed = ends(&url, json, 0).await;
         listed.has_shown("held");
         let warning = "leasehold: warning: skipped other\\u{202e}s: the key contains a list that \
                        is not leasehold's; nothing was changed\n";
@@ -368,8 +352,7 @@ async fn ls_prints_thousands_of_keys() {
 #[tokio::test]
 async fn bench_names_the_server_and_compares_locks_with_it() {
     let bench = async |url: &str, shown: &str, bare: &[&str]| {
-        let ended = run(url, "bench --time 1ms --rounds 1").await;
-        ended.has_code(Some(0));
+        let ended = ends(url, "bench --time 1ms --rounds 1", 0).await;
         assert!(ended.stdout.starts_with(shown), "{ended}");
         ended.has_shown(", medians of 1 rounds");
         let rows = ended.stdout.lines().filter_map(|row| row.split_once("  "));
@@ -434,8 +417,7 @@ async fn a_bench_that_fails_gives_back_what_it_holds() {
     server.command(&["LPUSH", "leasehold:lock:bench/kept-1", "theirs"]);
     let ended = run(&server.url(), "bench --time 1ms --rounds 1 --leases 2").await;
     ended.has_printed(Some(65), "");
-    let shown = run(&server.url(), "show --exit-code bench/kept-0").await;
-    shown.has_code(Some(0));
+    ends(&server.url(), "show --exit-code bench/kept-0", 0).await;
 }
 
 /// What an administrator runs by hand is what `init` would have sent, with what each role needs.
@@ -444,8 +426,7 @@ async fn what_init_would_do_can_be_read_and_run() {
     let server = Postgres::shared();
     let database = server.url_of(&server.database());
     let url = format!("{database}?schema=by_hand");
-    let dry = run(&url, "init --dry-run").await;
-    dry.has_code(Some(0));
+    let dry = ends(&url, "init --dry-run", 0).await;
     assert_eq!(dry.stderr, "");
     run(&url, "run k -- true").await.has_code(Some(69));
     let grants = dry.stdout.lines();
@@ -464,7 +445,6 @@ async fn what_init_would_do_can_be_read_and_run() {
     run(&as_role, "run k -- true").await.has_code(Some(0));
 
     let redis = RedisServer::start();
-    let refused = run(&redis.url(), "init --dry-run").await;
-    refused.has_printed(Some(64), "");
+    let refused = ends_printing(&redis.url(), "init --dry-run", 64, "").await;
     refused.has_said("postgres://");
 }

@@ -4,7 +4,7 @@ use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, at, deadlocked, holder_at, leasehold};
+use crate::common::{Store, at, deadlocked, ends, ends_saying, holder_at, leasehold};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
@@ -77,8 +77,7 @@ async fn a_lock_moves_on_and_goes_on_120_by_40() {
 async fn details_have_the_history_and_the_status_has_deadlocks() {
     let mut store = Store::redis();
     store.url += "?audit=1000";
-    let before = store.run("run --label earlier x -- true").await;
-    before.has_code(Some(0));
+    ends(&store, "run --label earlier x -- true", 0).await;
     let mut terminal = top(&store, SIZES[0]);
     let both = deadlocked(&store, ["x", "y"]).await;
     terminal.wait_screen(|shown| shown.contains("deadlock: ") && shown.contains("waits for x"));
@@ -270,8 +269,7 @@ fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
 #[tokio::test]
 async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let store = Store::memory();
-    let refused = store.run("top").await;
-    refused.has_code(Some(64));
+    let refused = ends(&store, "top", 64).await;
     let said = "leasehold: not a terminal: top needs one to show its screen\n\
                 leasehold: hint: use leasehold ls --watch, or ls --json for programs\n";
     assert_eq!(refused.stderr, said);
@@ -280,6 +278,5 @@ async fn it_needs_a_terminal_that_can_be_drawn_on() {
     let (status, written) = Terminal::spawn(command).finish();
     assert_eq!(status.code(), Some(64));
     assert!(written.contains("TERM is \"dumb\""), "{written}");
-    let often = store.run("top --interval 99ms").await;
-    often.has_ended_saying(Some(64), "use 100ms or more");
+    ends_saying(&store, "top --interval 99ms", 64, "use 100ms or more").await;
 }

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use crate::common::{Store, leasehold};
+use crate::common::{Store, ends, leasehold};
 
 const RUN: &str = "run --metrics-file X k -- echo ran";
 const SAVE: &str = "hold --save X k";
@@ -58,8 +58,7 @@ async fn what_is_no_regular_file_is_neither_read_nor_replaced() {
                 continue; // The null device is an empty file of settings.
             }
             let arguments = arguments.replace(" X", &format!(" {name}"));
-            let ended = store.run(&arguments).await;
-            ended.has_code(Some(status));
+            let ended = ends(&store, &arguments, status).await;
             let all = &ended.stderr;
             let link = name == "link" && all.contains("it is a symbolic link");
             let why = format!("it is a {said}, not a regular file");
@@ -78,8 +77,7 @@ async fn files_of_another_kind_are_not_replaced() {
     fs::write(store.path("deploy"), script).unwrap();
     let (_holder, _) = store.holder("k").await;
     // Before it waits.
-    let save = store.run("hold --save deploy k").await;
-    save.has_code(Some(64));
+    let save = ends(&store, "hold --save deploy k", 64).await;
     let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
     save.has_said(said);
     let run = store.run("run --metrics-file deploy j -- echo ran").await;

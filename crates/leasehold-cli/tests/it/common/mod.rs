@@ -215,6 +215,60 @@ pub(crate) async fn run_at(url: &str, arguments: impl Arguments) -> Finished {
     Process::run(at(url, arguments)).await
 }
 
+/// What the command can be run on: a store, or the URL of one.
+pub(crate) trait Target {
+    fn with(self, arguments: impl Arguments) -> Command;
+}
+
+impl Target for &Store {
+    fn with(self, arguments: impl Arguments) -> Command {
+        self.command(arguments)
+    }
+}
+
+impl Target for &str {
+    fn with(self, arguments: impl Arguments) -> Command {
+        at(self, arguments)
+    }
+}
+
+impl Target for &String {
+    fn with(self, arguments: impl Arguments) -> Command {
+        at(self, arguments)
+    }
+}
+
+/// Runs the command there, and expects this status.
+pub(crate) async fn ends(on: impl Target, arguments: impl Arguments, status: i32) -> Finished {
+    let ended = Process::run(on.with(arguments)).await;
+    ended.has_code(Some(status));
+    ended
+}
+
+/// The same, with that within standard error.
+pub(crate) async fn ends_saying(
+    on: impl Target,
+    arguments: impl Arguments,
+    status: i32,
+    said: impl AsRef<str>,
+) -> Finished {
+    let ended = ends(on, arguments, status).await;
+    ended.has_said(said);
+    ended
+}
+
+/// The same, with exactly that on standard output.
+pub(crate) async fn ends_printing(
+    on: impl Target,
+    arguments: impl Arguments,
+    status: i32,
+    stdout: &str,
+) -> Finished {
+    let ended = Process::run(on.with(arguments)).await;
+    ended.has_printed(Some(status), stdout);
+    ended
+}
+
 /// A process that has said that it is up.
 pub(crate) async fn up_at(url: &str, arguments: impl Arguments) -> Process {
     is_up(spawn_at(url, arguments)).await

@@ -162,17 +162,9 @@ fn a_broken_link_is_seen() {
     found.insert(read.name.clone(), Read::of(&page));
     let seen = complaints(&read, &found);
     let links: Vec<_> = seen.iter().filter_map(|it| it.split(": ").nth(1)).collect();
-    let expected = [
-        "#twice-2",
-        "gone.md",
-        "/README.md",
-        "https://forge.example/leasehold/",
-        "../README.md#gone",
-        "../Cargo.toml#workspace",
-        "gone.png",
-        "../gone.md",
-    ];
-    assert_eq!(links, expected, "{seen:#?}");
+    let expected = "#twice-2 gone.md /README.md https://forge.example/leasehold/ \
+        ../README.md#gone ../Cargo.toml#workspace gone.png ../gone.md";
+    assert_eq!(links.join(" "), expected, "{seen:#?}");
 }
 
 /// The names of the list, with `*` for the other pages of a directory.

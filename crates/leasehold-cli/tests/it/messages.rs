@@ -15,6 +15,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// The longest sentence that is no hint: what a terminal shows in one line.
 const LONGEST: usize = 100;
 
+/// The command, and what it is made of.
+const CRATES: &str = "leasehold-cli leasehold-console leasehold leasehold-core leasehold-store \
+    leasehold-local leasehold-postgres leasehold-zookeeper leasehold-redis";
+
 /// How texts begin that are no messages: paragraphs that are wrapped, lists in hints, headers, SQL.
 const OTHERS: [&str; 13] = [
     "Exclusion ",
@@ -149,17 +153,7 @@ fn texts_of_code_are_found_and_those_of_tests_and_attributes_are_not() {
 /// The texts of each file, in the order in which they stand there.
 fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
     let mut files = Vec::new();
-    for of in [
-        "leasehold-cli",
-        "leasehold-console",
-        "leasehold",
-        "leasehold-core",
-        "leasehold-store",
-        "leasehold-local",
-        "leasehold-postgres",
-        "leasehold-zookeeper",
-        "leasehold-redis",
-    ] {
+    for of in CRATES.split(' ') {
         let mut found = Vec::new();
         sources(&root.join("crates").join(of).join("src"), &mut found);
         found.sort();
@@ -265,15 +259,8 @@ fn is_assertion(before: &[TokenTree]) -> bool {
     let [.., TokenTree::Ident(name), TokenTree::Punct(bang)] = before else {
         return false;
     };
-    let names = [
-        "assert",
-        "debug_assert",
-        "assert_eq",
-        "debug_assert_eq",
-        "unreachable",
-        "panic",
-    ];
-    bang.as_char() == '!' && names.iter().any(|it| name == it)
+    let names = "assert debug_assert assert_eq debug_assert_eq unreachable panic";
+    bang.as_char() == '!' && names.split(' ').any(|it| name == it)
 }
 
 /// `.hint(…)`, `with_hint(…)`, and the body of a function `hint`.

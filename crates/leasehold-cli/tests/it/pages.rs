@@ -65,12 +65,7 @@ const POSTGRES: &str = "postgres://app@pg1/app";
 const ZOOKEEPER: &str = "zookeeper://zk1,zk2,zk3/app";
 
 /// The pages at the root, beside those in `docs/`.
-const AT_THE_ROOT: [&str; 4] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "SAFETY.md",
-];
+const AT_THE_ROOT: &str = "README.md ARCHITECTURE.md CONTRIBUTING.md SAFETY.md";
 
 /// How a fence names a shell.
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
@@ -181,7 +176,8 @@ pub(crate) fn root() -> PathBuf {
 
 pub(crate) fn pages() -> Vec<Page> {
     let root = root();
-    let mut files: Vec<_> = AT_THE_ROOT.map(|name| root.join(name)).into();
+    let at_the_root = AT_THE_ROOT.split(' ').map(|name| root.join(name));
+    let mut files: Vec<_> = at_the_root.collect();
     files.retain(|file| file.exists());
     let mut directories = vec![root.join("docs")];
     while let Some(directory) = directories.pop() {

@@ -21,18 +21,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// Without a sandbox, which root does not have; with nothing that asks the internet.
-const ARGUMENTS: [&str; 10] = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1200,900",
-];
+const ARGUMENTS: &str = "--headless --no-sandbox --disable-gpu --disable-quic \
+    --disable-dev-shm-usage --no-first-run --disable-background-networking \
+    --disable-component-update --disable-sync --window-size=1200,900";
 
 /// A browser with one page, and a profile of its own. It ends with the value: the driver is killed,
 /// and with it Chromium, which is in its process group.
@@ -77,7 +68,7 @@ impl Browser {
         let address = format!("127.0.0.1:{}", port.expect("a port"));
 
         let directory = format!("--user-data-dir={}", profile.path().join("user").display());
-        let arguments: Vec<_> = ARGUMENTS.into_iter().chain([&*directory]).collect();
+        let arguments: Vec<_> = ARGUMENTS.split(' ').chain([&*directory]).collect();
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "goog:chromeOptions": {
                 "binary": program("LEASEHOLD_CHROMIUM", "chromium"),

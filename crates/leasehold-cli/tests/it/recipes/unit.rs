@@ -10,26 +10,10 @@ pub(super) struct Unit {
 }
 
 /// What may be set where, as far as the recipes use it: another name may be a slip.
-const KNOWN: [(&str, &[&str]); 4] = [
-    ("Unit", &["Description", "Wants", "After"]),
-    (
-        "Service",
-        &[
-            "Type",
-            "User",
-            "StateDirectory",
-            "Environment",
-            "ExecStart",
-            "Restart",
-            "RestartSec",
-            "RestartPreventExitStatus",
-            "KillMode",
-            "TimeoutStopSec",
-        ],
-    ),
-    ("Timer", &["OnCalendar", "Persistent"]),
-    ("Install", &["WantedBy"]),
-];
+const KNOWN: &str = "Unit.Description Unit.Wants Unit.After \
+    Service.Type Service.User Service.StateDirectory Service.Environment Service.ExecStart \
+    Service.Restart Service.RestartSec Service.RestartPreventExitStatus Service.KillMode \
+    Service.TimeoutStopSec Timer.OnCalendar Timer.Persistent Install.WantedBy";
 
 impl Unit {
     /// The first line says where the file is.
@@ -47,9 +31,9 @@ impl Unit {
                 continue;
             }
             let (key, value) = line.split_once('=').expect("a setting");
-            let known = KNOWN.iter().find(|(known, _)| *known == section);
-            let known = known.is_some_and(|(_, keys)| keys.contains(&key));
-            assert!(known, "{name}: [{section}] {key}");
+            let setting = format!("{section}.{key}");
+            let mut known = KNOWN.split(' ');
+            assert!(known.any(|it| it == setting), "{name}: [{section}] {key}");
             settings.push((section.clone(), key.to_owned(), value.to_owned()));
         }
         Self {

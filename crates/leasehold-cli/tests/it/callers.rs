@@ -162,10 +162,8 @@ impl Case {
             (true, "bash") => shell.args(["--norc", "--noprofile", "-i"]),
             (true, _) => shell.arg("-i"),
         };
-        let ours = leasehold("");
-        in_environment_of(&ours, &mut shell);
+        in_environment_of(&leasehold(""), &mut shell);
         shell
-            .env("L", ours.get_program())
             .env("SHELL", self.shell)
             .env("LEASEHOLD_STORE", &store.url)
             .env_remove("ENV")

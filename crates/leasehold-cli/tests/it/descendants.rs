@@ -189,13 +189,11 @@ impl Stranger {
     }
 
     fn command(&self, program: &std::path::Path, arguments: impl Arguments) -> Command {
-        let outer = self.store.command("");
         let mut command = Command::new("setpriv");
         let user = NOBODY.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
         command.arg(program).args(arguments.words());
-        in_environment_of(&outer, &mut command);
-        command.current_dir(self.store.path(""));
+        in_environment_of(&self.store.command(""), &mut command);
         command
     }
 

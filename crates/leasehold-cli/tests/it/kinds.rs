@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Store, ends, events, includes, on_each_store};
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::process::Signal;
 use serde_json::{Value, json};
 
 on_each_store!(
@@ -126,11 +126,8 @@ async fn an_owner_enters_again(store: &Store) {
         \"$L\" run -n --reentrant k -- sh -c 'echo $LEASEHOLD_OWNER $LEASEHOLD_TOKEN'; \
         env -u LEASEHOLD_OWNER \"$L\" run -n --reentrant k -- true; echo $?; \
         \"$L\" run -n k -- true; echo $?";
-    let mut command = store.command(("run -v --json --reentrant k -- sh -c", script));
-    command
-        .env("L", env!("CARGO_BIN_EXE_leasehold"))
-        .env("LEASEHOLD_LOG", "trace");
-    let ended = Process::run(command).await;
+    let run = ("run -v --json --reentrant k -- sh -c", script);
+    let ended = store.run_with(&[("LEASEHOLD_LOG", "trace")], run).await;
     let lines: Vec<_> = ended.stdout.lines().collect();
     assert_eq!(lines.len(), 4, "{ended}");
     assert_eq!((lines[0], lines[2], lines[3]), (lines[1], "75", "75"));
@@ -160,9 +157,8 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
     for path in ["menu/food/fish/raw", "menu/food/meat", "menu/drinks/hot"] {
         fs::create_dir_all(store.path(path)).unwrap();
     }
-    let mut command = store.command("run --reentrant menu -- ./walk menu");
-    command.env("L", env!("CARGO_BIN_EXE_leasehold"));
-    Process::run(command).await.has_been_quiet(Some(0));
+    let walked = store.run("run --reentrant menu -- ./walk menu").await;
+    walked.has_been_quiet(Some(0));
     let log = fs::read_to_string(store.path("log")).unwrap();
     let lines = log.lines().map(|line| line.split_once(' ').unwrap());
     let (paths, tokens): (Vec<&str>, Vec<&str>) = lines.unzip();

@@ -10,11 +10,10 @@ use leasehold_testkit::server::{ClientCertificate, RedisServer};
 
 /// Shows its environment and its arguments, and what an inner leasehold, and one within that, say.
 const SCRIPT: &str = "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; \
-    \"$BIN\" run middle -- \"$BIN\" run inner -- sh -c 'echo inner of $LEASEHOLD_STORE; env'";
+    \"$L\" run middle -- \"$L\" run inner -- sh -c 'echo inner of $LEASEHOLD_STORE; env'";
 
 async fn nested(mut command: Command, url: Option<&str>) -> Finished {
     command.args(["outer", "--", "sh", "-c", SCRIPT]);
-    command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
     if let Some(url) = url {
         command.env("LEASEHOLD_STORE", url);
     }
@@ -84,9 +83,8 @@ async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
 async fn what_is_handed_on_is_for_that_store_only() {
     let outer = RedisServer::builder().password("hunter2").start();
     let other = RedisServer::builder().password("hunter3").start();
-    let inner = "\"$BIN\" run -n -S \"$OTHER\" inner -- echo ran";
+    let inner = "\"$L\" run -n -S \"$OTHER\" inner -- echo ran";
     let mut command = at(&outer.url(), ("run outer -- sh -c", inner));
-    command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
     command.env("OTHER", other.url());
     Process::run(command).await.has_printed(Some(0), "ran\n");
 

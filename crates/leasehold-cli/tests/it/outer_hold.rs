@@ -126,11 +126,9 @@ async fn where_claims_do_not_queue_it_is_told_too() {
 #[tokio::test]
 async fn without_the_context_it_waits() {
     let store = Store::local();
-    let script = "env -u LEASEHOLD_CONTEXT \"$0\" run k -- echo ran & read go < gate";
+    let script = "env -u LEASEHOLD_CONTEXT \"$L\" run k -- echo ran & read go < gate";
     let gate = Gate::new(&store, "gate");
-    let leasehold = env!("CARGO_BIN_EXE_leasehold");
-    let command = store.command(["run", "k", "--", "bash", "-c", script, leasehold]);
-    let process = Process::spawn(command);
+    let process = store.spawn(("run k -- bash -c", script));
     process.says("waiting for k").await;
     gate.open().await;
     process.finish().await.has_shown("ran");

@@ -23,7 +23,6 @@ fn in_container(store: &Store, arguments: impl Arguments) -> Command {
         .arg(leasehold.get_program())
         .args(leasehold.get_args());
     in_environment_of(&leasehold, &mut command);
-    command.current_dir(store.path(""));
     command
 }
 

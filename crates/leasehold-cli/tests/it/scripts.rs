@@ -31,13 +31,9 @@ fn script(store: &Store, lines: &str) -> Process {
 }
 
 fn bash(store: &Store, lines: &str) -> Command {
-    let command = store.command("");
     let mut bash = Command::new("bash");
-    bash.args(["-c", lines]).env("L", command.get_program());
-    in_environment_of(&command, &mut bash);
-    if let Some(directory) = command.get_current_dir() {
-        bash.current_dir(directory);
-    }
+    bash.args(["-c", lines]);
+    in_environment_of(&store.command(""), &mut bash);
     bash
 }
 

@@ -17,14 +17,10 @@ fn at_terminal(store: &Store, arguments: impl Arguments) -> Terminal {
 
 /// A shell with job control, in which the command is `$L`.
 pub(crate) fn shell(store: &Store) -> Terminal {
-    let command = store.command("");
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]);
-    in_environment_of(&command, &mut shell);
-    shell
-        .env("L", command.get_program())
-        .env("PS1", "ready> ")
-        .env("HISTFILE", "");
+    in_environment_of(&store.command(""), &mut shell);
+    shell.env("PS1", "ready> ").env("HISTFILE", "");
     let mut terminal = Terminal::spawn(shell);
     terminal.wait_for("ready> ");
     terminal
@@ -124,12 +120,10 @@ fn a_command_that_cannot_be_started_leaves_the_terminal() {
     // A directory, which cannot be executed.
     fs::write(&path, format!("#!{}\n", store.path("").display())).unwrap();
     fs::set_permissions(&path, executable).unwrap();
-    let command = store.command("");
     let mut script = Command::new("sh");
     let lines = "\"$L\" run k -- \"$1\"; echo \"status=$?\"; read line; echo \"read:$line\"";
     script.args(["-c", lines, "sh"]).arg(path);
-    in_environment_of(&command, &mut script);
-    script.env("L", command.get_program());
+    in_environment_of(&store.command(""), &mut script);
     let mut terminal = Terminal::spawn(script);
     terminal.wait_for("status=126");
     terminal.types("hello\n");

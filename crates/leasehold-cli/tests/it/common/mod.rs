@@ -288,7 +288,8 @@ async fn is_up(process: Process) -> Process {
     process
 }
 
-/// The command with these arguments, and nothing of the tester's own environment.
+/// The command with these arguments, and nothing of the tester's own environment. A script that it
+/// runs has it as `$L`.
 pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for (name, _) in std::env::vars_os() {
@@ -298,17 +299,21 @@ pub(crate) fn leasehold(arguments: impl Arguments) -> Command {
     }
     // The settings of the tester are not those of the test.
     command.env("LEASEHOLD_CONFIG", "/dev/null");
+    command.env("L", env!("CARGO_BIN_EXE_leasehold"));
     command.args(arguments.words());
     command
 }
 
-/// Gives a command that starts another one its environment.
+/// Gives a command that starts another one its environment and its directory.
 pub(crate) fn in_environment_of(inner: &Command, outer: &mut Command) {
     for (name, value) in inner.get_envs() {
         match value {
             Some(value) => outer.env(name, value),
             None => outer.env_remove(name),
         };
+    }
+    if let Some(directory) = inner.get_current_dir() {
+        outer.current_dir(directory);
     }
 }
 
@@ -318,9 +323,6 @@ pub(crate) fn in_shell(script: &str, inner: &Command) -> Command {
     shell.args(["-c", script, "sh"]);
     shell.arg(inner.get_program()).args(inner.get_args());
     in_environment_of(inner, &mut shell);
-    if let Some(directory) = inner.get_current_dir() {
-        shell.current_dir(directory);
-    }
     shell
 }
 
@@ -467,9 +469,7 @@ pub(crate) async fn deadlocked(store: &Store, [one, other]: [&str; 2]) -> [Proce
         let script = format!(
             "echo holds; until test -e go; do sleep 0.02; done; exec \"$L\" run {inner} -- true"
         );
-        let mut command = store.command(["run", outer, "--", "sh", "-c", &script]);
-        command.env("L", env!("CARGO_BIN_EXE_leasehold"));
-        let process = Process::spawn(command);
+        let process = store.spawn(["run", outer, "--", "sh", "-c", &script]);
         process.prints("holds").await;
         process
     };

@@ -82,9 +82,9 @@ async fn a_run_within_a_run_has_the_outer_ones_store() {
     let (right, wrong) = (place.path("password"), place.path("wrong"));
     let (right, wrong) = (right.display(), wrong.display());
     let other = format!("local:{}", place.path("other").display());
-    let script = "\"$BIN\" run inner -- sh -c 'echo $LEASEHOLD_STORE' && \
-        \"$BIN\" run --profile other inner -- sh -c 'echo $LEASEHOLD_STORE' && \
-        \"$BIN\" config";
+    let script = "\"$L\" run inner -- sh -c 'echo $LEASEHOLD_STORE' && \
+        \"$L\" run --profile other inner -- sh -c 'echo $LEASEHOLD_STORE' && \
+        \"$L\" config";
     // Also what the file has for whatever store.
     for (in_file, typed) in [
         (format!("store = '{url}'\n"), None),
@@ -97,7 +97,6 @@ async fn a_run_within_a_run_has_the_outer_ones_store() {
         command.arg(format!("--password-file={right}"));
         command.args(typed.map(|url| format!("--store={url}")));
         command.args(["outer", "--", "sh", "-c", script]);
-        command.env("BIN", env!("CARGO_BIN_EXE_leasehold"));
         let ended = Process::run(command).await;
         let said = &ended.stdout;
         assert_eq!(ended.code(), Some(0), "{said}{}", ended.stderr);

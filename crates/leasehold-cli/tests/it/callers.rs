@@ -173,8 +173,7 @@ impl Case {
         let mut terminal = Terminal::spawn(shell);
         if self.interactive {
             terminal.wait_for("ready> ");
-            terminal.types(&format!("{line}\n"));
-            terminal.wait_for("\n");
+            terminal.enters(&format!("{line}\n"), "\n");
         }
         terminal
     }

@@ -268,10 +268,8 @@ fn ctrl_c_ends_what_was_left() {
     let mut terminal = shell(&store);
     terminal.types("$L run --with-children k -- sh -c 'sleep 600 & exit 6'\n");
     terminal.wait_for("holding k until");
-    terminal.types("\x03");
-    terminal.wait_for("ready> ");
-    terminal.types("echo \"status=$?\"\n");
-    terminal.wait_for("status=6");
+    terminal.enters("\x03", "ready> ");
+    terminal.enters("echo \"status=$?\"\n", "status=6");
     leave(terminal);
 }
 

@@ -28,8 +28,7 @@ pub(crate) fn shell(store: &Store) -> Terminal {
 
 /// Types Ctrl-Z, until the shell has the terminal.
 pub(crate) fn suspend(terminal: &mut Terminal) {
-    terminal.types("\x1a");
-    terminal.wait_for("Stopped");
+    terminal.enters("\x1a", "Stopped");
     terminal.wait_for("ready> ");
 }
 
@@ -46,8 +45,7 @@ fn the_command_has_the_terminal() {
     let script = "echo up; read line; echo \"read:$line\"; test -t 0 && test -t 1 && exit 5";
     let mut terminal = at_terminal(&store, ("run k -- sh -c", script));
     terminal.wait_for("up");
-    terminal.types("hello\n");
-    terminal.wait_for("read:hello");
+    terminal.enters("hello\n", "read:hello");
     assert_eq!(terminal.finish().0.code(), Some(5));
 }
 
@@ -57,8 +55,7 @@ fn ctrl_c_comes_once_and_the_status_is_the_commands() {
     let script = "trap 'echo caught' INT; echo up; read line; read line; exit 6";
     let mut terminal = at_terminal(&store, ("run k -- bash -c", script));
     terminal.wait_for("up");
-    terminal.types("\x03");
-    terminal.wait_for("caught");
+    terminal.enters("\x03", "caught");
     terminal.types("a\nb\n");
     let (status, rest) = terminal.finish();
     assert_eq!(status.code(), Some(6));
@@ -72,13 +69,10 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     terminal.types("$L run k -- sh -c 'echo u\"\"p; read line; echo \"read:$line\"; exit 3'\n");
     terminal.wait_for("up");
     suspend(&mut terminal);
-    terminal.types("fg\n");
-    terminal.wait_for("\n");
-    terminal.types("hello\n");
-    terminal.wait_for("read:hello");
+    terminal.enters("fg\n", "\n");
+    terminal.enters("hello\n", "read:hello");
     terminal.wait_for("ready> ");
-    terminal.types("echo \"status=$?\"\n");
-    terminal.wait_for("status=3");
+    terminal.enters("echo \"status=$?\"\n", "status=3");
     leave(terminal);
 }
 
@@ -87,13 +81,10 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
 fn ctrl_z_stops_a_candidate_that_has_led() {
     let store = Store::local();
     let mut terminal = shell(&store);
-    terminal.types("$L elect k -- true\n");
-    terminal.wait_for("candidate for k again in ");
+    terminal.enters("$L elect k -- true\n", "candidate for k again in ");
     suspend(&mut terminal);
-    terminal.types("fg\n");
-    terminal.wait_for("leading k");
-    terminal.types("\x03");
-    terminal.wait_for("ready> ");
+    terminal.enters("fg\n", "leading k");
+    terminal.enters("\x03", "ready> ");
     leave(terminal);
 }
 
@@ -105,8 +96,7 @@ fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
     terminal.wait_for("up");
     suspend(&mut terminal);
     // The time itself is what is waited for here.
-    terminal.types("sleep 3.5; fg; echo \"status=$?\"\n");
-    let shown = terminal.wait_for("status=79");
+    let shown = terminal.enters("sleep 3.5; fg; echo \"status=$?\"\n", "status=79");
     assert!(shown.contains("leasehold: lost k: "), "{shown}");
     terminal.types("exit\n");
     terminal.finish();
@@ -126,8 +116,7 @@ fn a_command_that_cannot_be_started_leaves_the_terminal() {
     in_environment_of(&store.command(""), &mut script);
     let mut terminal = Terminal::spawn(script);
     terminal.wait_for("status=126");
-    terminal.types("hello\n");
-    terminal.wait_for("read:hello");
+    terminal.enters("hello\n", "read:hello");
 }
 
 #[test]
@@ -150,15 +139,13 @@ fn in_a_pipeline_the_others_keep_the_terminal() {
         "$L run k -- echo da\"\"ta | sh -c 'cat; read line < /dev/tty; echo \"read:$line\"'\n",
     );
     terminal.wait_for("data");
-    terminal.types("hello\n");
-    terminal.wait_for("read:hello");
+    terminal.enters("hello\n", "read:hello");
     // And a command behind a pipe gets the terminal when it asks for it.
     terminal.types(
         "echo da\"\"ta | $L run k -- sh -c 'cat; read line < /dev/tty; echo \"got:$line\"'\n",
     );
     terminal.wait_for("data");
-    terminal.types("again\n");
-    terminal.wait_for("got:again");
+    terminal.enters("again\n", "got:again");
     leave(terminal);
 }
 
@@ -170,8 +157,7 @@ fn where_nobody_could_continue_it_ctrl_z_does_not_hang() {
     let mut terminal = at_terminal(&store, ("run k -- sh -c", script));
     terminal.wait_for("up");
     terminal.types("\x1a");
-    terminal.types("hello\n");
-    terminal.wait_for("read:hello");
+    terminal.enters("hello\n", "read:hello");
     assert_eq!(terminal.finish().0.code(), Some(0));
 }
 

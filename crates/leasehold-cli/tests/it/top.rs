@@ -48,8 +48,7 @@ async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
     terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
     terminal.types("\r");
     terminal.wait_screen(|shown| shown.contains("second") && shown.contains("waits, 1"));
-    terminal.types("\x1b");
-    terminal.wait_screen(|shown| shown.contains("HELD BY"));
+    terminal.presses("\x1b", "HELD BY");
     first.signal(Signal::TERM);
     terminal.wait_screen(|shown| has_line(shown, "orders/42", "second"));
     second.signal(Signal::TERM);
@@ -111,18 +110,14 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
 fn ctrl_z_gives_the_terminal_back_until_it_is_continued() {
     let store = Store::local();
     let mut terminal = crate::terminal::shell(&store);
-    terminal.types("$L top\n");
-    terminal.wait_screen(|shown| shown.contains("no locks"));
-    terminal.types("\x1a");
-    terminal.wait_screen(|shown| shown.contains("Stopped"));
+    terminal.presses("$L top\n", "no locks");
+    terminal.presses("\x1a", "Stopped");
     assert!(!terminal.screen().alternate_screen() && !terminal.screen().hide_cursor());
-    terminal.types("fg\n");
-    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.presses("fg\n", "no locks");
     assert!(terminal.screen().alternate_screen());
     terminal.types("q");
     terminal.wait_screen(|shown| shown.trim_end().ends_with("ready>"));
-    terminal.types("echo \"status=$?\"\n");
-    terminal.wait_screen(|shown| shown.contains("status=0"));
+    terminal.presses("echo \"status=$?\"\n", "status=0");
     terminal.types("exit\n");
     terminal.end();
 }
@@ -134,23 +129,19 @@ async fn a_lock_is_broken_after_a_yes_and_not_after_a_no() {
     for size in SIZES {
         let mut terminal = top(&store, size);
         terminal.wait_screen(|shown| shown.contains("deploy"));
-        terminal.types("b");
-        let asked = terminal.wait_screen(|shown| shown.contains("Break it?"));
+        let asked = terminal.presses("b", "Break it?");
         // On a narrow screen it takes several lines.
         let asked = asked.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(asked.contains("orders/42 is held by "), "{asked}");
         assert!(asked.contains("label deploy) for "), "{asked}");
-        terminal.types("n");
-        terminal.wait_screen(|shown| shown.contains("nothing was broken"));
+        terminal.presses("n", "nothing was broken");
         quits(terminal);
         assert_eq!(holder.status(), None);
     }
     let mut terminal = top(&store, SIZES[0]);
     terminal.wait_screen(|shown| shown.contains("deploy"));
-    terminal.types("b");
-    terminal.wait_screen(|shown| shown.contains("Break it?"));
-    terminal.types("y");
-    terminal.wait_screen(|shown| shown.contains("broke orders/42, taken from its holder"));
+    terminal.presses("b", "Break it?");
+    terminal.presses("y", "broke orders/42, taken from its holder");
     assert_eq!(holder.wait().await.code(), Some(79));
     quits(terminal);
 }
@@ -161,8 +152,7 @@ async fn who_quits_right_after_a_yes_is_told_what_came_of_it() {
     let (holder, _) = store.holder(&["k", "--label", "deploy"]).await;
     let mut terminal = top(&store, SIZES[0]);
     terminal.wait_screen(|shown| shown.contains("deploy"));
-    terminal.types("b");
-    terminal.wait_screen(|shown| shown.contains("Break it?"));
+    terminal.presses("b", "Break it?");
     terminal.types("yq");
     assert_eq!(terminal.end().code(), Some(0));
     assert_eq!(holder.wait().await.code(), Some(79));
@@ -196,8 +186,7 @@ async fn names_that_a_terminal_would_obey_are_shown() {
     let mut terminal = top(&store, SIZES[2]);
     let (key, label) = (r"k\u{202e}", r"]0;title\u{200b}b");
     terminal.wait_screen(|shown| has_line(shown, key, label));
-    terminal.types("\rb");
-    terminal.wait_screen(|shown| shown.contains("Break it?"));
+    terminal.presses("\rb", "Break it?");
     terminal.types("nq");
     let (status, written) = terminal.finish();
     assert_eq!(status.code(), Some(0));
@@ -235,8 +224,7 @@ async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
         terminal.wait_screen(|shown| shown.lines().next().is_some_and(|line| line.contains(by)));
     }
     assert_eq!(scans(), 1);
-    terminal.types("/\x7fother\r");
-    terminal.wait_screen(|shown| shown.contains("no locks match *other*"));
+    terminal.presses("/\x7fother\r", "no locks match *other*");
     assert_eq!(scans(), 2);
     quits(terminal);
 }

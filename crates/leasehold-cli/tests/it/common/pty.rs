@@ -131,6 +131,18 @@ impl Terminal {
         }
     }
 
+    /// Types, and waits as [`wait_for`](Self::wait_for) does.
+    pub(crate) fn enters(&mut self, keys: &str, shown: &str) -> String {
+        self.types(keys);
+        self.wait_for(shown)
+    }
+
+    /// Types, and waits until that text is on the screen; answers the screen.
+    pub(crate) fn presses(&mut self, keys: &str, shown: &str) -> String {
+        self.types(keys);
+        self.wait_screen(|screen| screen.contains(shown))
+    }
+
     /// Waits for the end; answers all that was not waited for.
     pub(crate) fn finish(mut self) -> (ExitStatus, String) {
         (self.end(), std::mem::take(&mut self.seen))

@@ -15,22 +15,10 @@ use rustix::process::{
     Pid, Resource, Rlimit, WaitId, WaitIdOptions, kill_process, prlimit, waitid,
 };
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::common::{Store, in_shell, leasehold};
+use crate::common::{Store, eventually, in_shell, leasehold};
 use crate::descendants::{Watched, only_child_of};
-
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
-
-pub(crate) async fn eventually(is_true: impl Fn() -> bool, what: &str) {
-    let asked = async {
-        while !is_true() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(LIMIT, asked).await.expect(what);
-}
 
 /// What a user may try with them, and what `ps` shows of them.
 const OF_A_USER: [&str; 7] = [
@@ -198,7 +186,8 @@ async fn killed_at_any_instant_it_leaves_no_process() {
         process.signal(Signal::KILL);
         // All of them have its output, until there is only the command's.
         process.finish().await;
-        eventually(|| !is_there(&long), "it runs for ever").await;
+        let is_gone = async || !is_there(&long);
+        assert!(eventually(is_gone).await, "it runs for ever");
     }
 }
 
@@ -221,8 +210,8 @@ async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed(
     let pid = waiting.pid();
     let is_held = |seen: &Value| seen["holders"][0]["owner"]["pid"] == pid;
     store.until("k", is_held).await;
-    let asks = || waits() != for_events && waits() != Some("running\n".to_owned());
-    eventually(asks, "it asks the shim").await;
+    let asks = async || waits() != for_events && waits() != Some("running\n".to_owned());
+    assert!(eventually(asks).await, "it asks the shim");
     waiting.signal(Signal::KILL);
     waiting.wait().await;
     kill_process(shim.pid, Signal::CONT).unwrap();

@@ -1,13 +1,10 @@
 //! Why a server cannot be used is said in the error's own sentence, without `-v`.
 
-use std::time::Duration;
-
-use crate::common::{Store, at, run_at, table};
-use leasehold_testkit::process::{Finished, PATIENCE, Process};
+use crate::common::{Store, at, eventually, run_at, table};
+use leasehold_testkit::process::{Finished, Process};
 use leasehold_testkit::server::{ClientCertificate, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep};
 
 async fn run(url: &str) -> Finished {
     run_at(url, "run -n k -- echo ran").await
@@ -243,11 +240,9 @@ async fn a_password_that_has_changed_is_read_again() {
     std::fs::write(files.path("password"), "after\n").unwrap();
     rotate(&server, "after");
     let renewals = || server.stats().command("evalsha").calls;
-    let (before, end) = (renewals(), Instant::now() + PATIENCE);
-    while renewals() < before + 3 {
-        assert!(Instant::now() < end, "it is renewed again");
-        sleep(Duration::from_millis(50)).await;
-    }
+    let before = renewals();
+    let renews = async || renewals() >= before + 3;
+    assert!(eventually(renews).await, "it is renewed again");
     std::fs::write(files.path("go"), "").unwrap();
     holder.finish().await.has_been_quiet(Some(0));
 }

@@ -8,7 +8,8 @@ use leasehold_testkit::server::RedisServer;
 use serde_json::Value;
 
 use crate::common::{
-    Arguments, at, ends, ends_printing, ends_saying, holder_at, json_lines, names, run_at, spawn_at,
+    Arguments, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines, names,
+    run_at, spawn_at,
 };
 
 /// The entries, as JSON.
@@ -179,15 +180,15 @@ async fn a_waiter_that_is_killed_young_is_passed_over() {
             listen.retain(|it| seen.at + it.expires_in > it.since + long);
             listen.len() == waiters.len()
         };
-        eventually(all_listen).await;
+        assert!(eventually(all_listen).await, "they listen");
     }
     let inboxes = || server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len();
     // Also the holder's, after a while.
-    eventually(async || inboxes() == 3).await;
+    assert!(eventually(async || inboxes() == 3).await);
     let dead = waiters.remove(0);
     dead.signal(Signal::KILL);
     dead.wait().await;
-    eventually(async || inboxes() == 2).await;
+    assert!(eventually(async || inboxes() == 2).await);
     holder.signal(Signal::TERM);
     waiters.remove(0).finish().await.has_code(Some(0));
     // It keeps its place, and may be tried once more.
@@ -195,14 +196,4 @@ async fn a_waiter_that_is_killed_young_is_passed_over() {
     let expected = ["granted", "released", "granted", "returned", "granted"];
     let expected = expected.map(|event| ("k", event));
     assert!(events(&all).starts_with(&expected), "{all:?}");
-}
-
-async fn eventually(true_now: impl AsyncFn() -> bool) {
-    let asking = async {
-        while !true_now().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, asking).await.expect("in time");
 }

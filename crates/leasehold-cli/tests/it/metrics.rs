@@ -4,12 +4,11 @@ use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold_testkit::process::Signal;
-use tokio::time::{sleep, timeout};
 
-use crate::common::{Store, ends_printing, leasehold};
+use crate::common::{Store, ends_printing, eventually, leasehold};
 
 /// By the names of the metrics.
 type Values = BTreeMap<String, f64>;
@@ -46,13 +45,8 @@ fn has(values: &Values, expected: &[(&str, f64)]) {
 
 /// Reads it until something is so: it is written by a thread of its own.
 async fn until(file: &Path, key: &str, is_so: impl Fn(&Values) -> bool) {
-    let reading = async {
-        while !is_so(&read(file, key)) {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let in_time = timeout(Duration::from_secs(30), reading).await.is_ok();
-    assert!(in_time, "{:?}", read(file, key));
+    let comes = eventually(async || is_so(&read(file, key))).await;
+    assert!(comes, "{:?}", read(file, key));
 }
 
 fn now() -> f64 {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::common::{
-    Store, acquired, at, ends, ends_printing, ends_saying, holder_at, json_lines, run_at as run,
-    spawn_at as spawn, tls_options, up_at,
+    Store, acquired, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines,
+    run_at as run, spawn_at as spawn, tls_options, up_at,
 };
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::expect::says;
@@ -201,9 +201,7 @@ async fn a_signal_ends_the_knocking_at_a_silent_server() {
         let mask = lines.find_map(|line| line.strip_prefix("SigCgt:\t"));
         u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & 2 != 0
     };
-    while !caught() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    assert!(eventually(async || caught()).await, "it listens");
     let ended = process.ends_by(Signal::INT).await;
     server.cont();
     assert_eq!(ended.signal(), Some(Signal::INT), "{}", ended.stderr);
@@ -384,11 +382,8 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     };
     assert_eq!(tables(), "0");
     let interrupted = spawn(&postgres.url(), "bench --time 60s");
-    let begun = Instant::now();
-    while tables() == "0" {
-        let in_time = begun.elapsed() < Duration::from_secs(30);
-        assert!(in_time, "no table is made");
-    }
+    let is_made = async || tables() != "0";
+    assert!(eventually(is_made).await, "no table is made");
     let ended = interrupted.ends_by(Signal::INT).await;
     ended.has_signal(Signal::INT);
     assert_eq!(tables(), "0", "an interrupt leaves nothing");

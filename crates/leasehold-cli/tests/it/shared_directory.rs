@@ -12,7 +12,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Arguments, leasehold};
+use crate::common::{Arguments, eventually, leasehold};
 
 /// The group that shares, and two of its members.
 const GROUP: u32 = 4_300;
@@ -103,12 +103,11 @@ impl Machine {
 
     /// Waits until so many wait.
     async fn until_waiting(&self, key: &str, number: usize) {
-        loop {
+        let wait = async || {
             let shown = self.show(ROOT, key).await;
-            if shown["waiters"].as_array().unwrap().len() == number {
-                return;
-            }
-        }
+            shown["waiters"].as_array().unwrap().len() == number
+        };
+        assert!(eventually(wait).await, "{number} wait for {key}");
     }
 
     /// A process that holds, and its token.

@@ -7,12 +7,14 @@ pub(crate) mod pty;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use leasehold_testkit::postgres::Postgres;
-use leasehold_testkit::process::{Finished, Process};
+use leasehold_testkit::process::{Finished, PATIENCE, Process};
 use leasehold_testkit::server::RedisServer;
 use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
 
 /// Each case on the local store and on real servers.
 macro_rules! on_each_store {
@@ -164,16 +166,9 @@ impl Store {
 
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
     pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
-        let asking = async {
-            while !true_of(&self.show(key).await) {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        // Longer than any period of these tests, however fast the machine asks.
-        let limit = std::time::Duration::from_secs(30);
-        if tokio::time::timeout(limit, asking).await.is_err() {
-            panic!("it never came: {}", self.show(key).await);
-        }
+        let is_so = async || true_of(&self.show(key).await);
+        let comes = eventually(is_so).await;
+        assert!(comes, "it never came: {}", self.show(key).await);
     }
 
     /// The processes that wait for the key, in this order.
@@ -198,6 +193,16 @@ impl Store {
         let token = holder.prints("").await;
         (holder, token.parse().expect("a token"))
     }
+}
+
+/// Whether it is so in time; for what nobody reports.
+pub(crate) async fn eventually(is_so: impl AsyncFn() -> bool) -> bool {
+    let asking = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, asking).await.is_ok()
 }
 
 /// The command with these arguments on the store at that URL.

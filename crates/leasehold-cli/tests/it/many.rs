@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{Store, pairs};
+use crate::common::{Store, pairs, within};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
-use serde_json::Value;
+use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -114,13 +115,11 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
     let spawn = |hangs: &u64| store.spawn((&run, &format!("hangs={hangs}{UPDATE}")));
     let mut running: Vec<_> = points.iter().map(spawn).collect();
 
-    let (deadline, mut freed) = (Instant::now() + LONG, Vec::new());
+    let mut freed = Vec::new();
     for killed in 0..kills {
         let hung = || pairs(&store.path("hung")).get(killed).copied();
-        while hung().is_none() {
-            assert!(Instant::now() < deadline, "they hang: {running:?}");
-            nap().await;
-        }
+        let is_hung = within(LONG, async || hung().is_some()).await;
+        assert!(is_hung, "they hang: {running:?}");
         let seen = pairs(&store.path("began")).len();
         tokio::time::sleep(dice.millis(0, 12)).await;
         let is_hung = |each: &Process| hung().is_some_and(|it| it.1 == u64::from(each.pid()));
@@ -132,21 +131,17 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
         assert_eq!(ended.status.signal(), Some(9), "{}", ended.stderr);
         let gone = Instant::now();
         let next = || pairs(&store.path("began")).len() > seen;
-        while !next() && running.iter().any(|each| each.status().is_none()) {
-            assert!(Instant::now() < deadline, "they hang: {running:?}");
-            nap().await;
-        }
+        let goes_on = async || next() || running.iter().all(|each| each.status().is_some());
+        assert!(within(LONG, goes_on).await, "they hang: {running:?}");
         if next() {
             freed.push((shot.elapsed(), gone.elapsed()));
         }
     }
     all_succeed(running).await;
     // Where the last of all was killed nobody asked for the key: its lease ends by itself.
-    let left = Instant::now();
-    while store.show("k").await["holders"] != Value::Array(Vec::new()) {
-        assert!(left.elapsed() < 10 * lease, "a dead holder keeps the key");
-        nap().await;
-    }
+    let is_left = async || store.show("k").await["holders"] == json!([]);
+    let is_over = within(10 * lease, is_left).await;
+    assert!(is_over, "a dead holder keeps the key");
     is_free(store).await;
 
     let (truth, log) = (pairs(&store.path("truth")), pairs(&store.path("log")));
@@ -181,18 +176,10 @@ async fn two_hundred_commands_lose_no_update_to_kills(store: &Store) {
 
 async fn thirty_waiters_are_served_in_order_of_start(store: &Store) {
     let (holder, first) = store.holder("k").await;
-    let mut waiters = Vec::new();
-    for number in 1..=30 {
-        let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
-        in_line(store, &waiters).await;
-    }
+    let waiters = line_up(store, "run -q", 1..=30).await;
     holder.signal(Signal::TERM);
     let released = Instant::now();
-    for waiter in waiters {
-        ends(&waiter).await;
-        waiter.finish().await.has_code(Some(0));
-    }
+    all_succeed(waiters).await;
     println!("{}: 30 served in {:?}", kind(store), released.elapsed());
     let order = pairs(&store.path("order"));
     let numbers: Vec<_> = order.iter().map(|line| line.1).collect();
@@ -241,13 +228,8 @@ async fn next_in_line_is_killed(store: &Store, holder: Process, what: &str) {
 
 async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
     let (holder, _) = store.holder("k").await;
-    let mut waiters = Vec::new();
-    for number in 0..13 {
-        // Among the dead, and behind them, some live: 3, 7 and 12.
-        let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run -q k -- sh -c", &script)));
-        in_line(store, &waiters).await;
-    }
+    // Among the dead, and behind them, some live: 3, 7 and 12.
+    let waiters = line_up(store, "run -q", 0..=12).await;
     let lives = |number: usize| [3, 7, 12].contains(&number);
     let (mut dead, mut live) = (Vec::new(), Vec::new());
     for (number, waiter) in waiters.into_iter().enumerate() {
@@ -261,10 +243,7 @@ async fn ten_waiters_killed_in_line_keep_nobody_for_ever(store: &Store) {
     }
     let released = Instant::now();
     holder.signal(Signal::TERM);
-    for waiter in live {
-        ends(&waiter).await;
-        waiter.finish().await.has_code(Some(0));
-    }
+    all_succeed(live).await;
     println!(
         "{}: ten killed in line, the three others served in {:?}",
         kind(store),
@@ -378,12 +357,7 @@ async fn forgets(forget: impl FnOnce(&RedisServer)) {
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
     let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
     let first: u64 = holder.prints("").await.parse().unwrap();
-    let mut waiters = Vec::new();
-    for number in 1..=5 {
-        let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
-        waiters.push(store.spawn(("run --ttl 3s k -- sh -c", &script)));
-        in_line(&store, &waiters).await;
-    }
+    let waiters = line_up(&store, "run --ttl 3s", 1..=5).await;
     let forgotten = Instant::now();
     forget(store.server());
     ends(&holder).await;
@@ -412,11 +386,8 @@ fn kind(store: &Store) -> &str {
 
 /// Waits for the end of a process, for longer than the testkit would.
 async fn ends(process: &Process) {
-    let deadline = Instant::now() + LONG;
-    while process.status().is_none() {
-        assert!(Instant::now() < deadline, "it hangs: {process}");
-        nap().await;
-    }
+    let has_ended = async || process.status().is_some();
+    assert!(within(LONG, has_ended).await, "it hangs: {process}");
 }
 
 /// Waits for the end of them all, which must be a quiet success.
@@ -432,34 +403,35 @@ async fn all_succeed(all: Vec<Process>) {
     assert!(failed.is_empty(), "of {count} failed: {failed:#?}");
 }
 
+/// Puts so many in line, each of which writes its token and its number into the file `order`.
+async fn line_up(store: &Store, run: &str, numbers: RangeInclusive<u64>) -> Vec<Process> {
+    let mut waiters = Vec::new();
+    for number in numbers {
+        let script = format!("echo $LEASEHOLD_TOKEN {number} >> order");
+        waiters.push(store.spawn((&format!("{run} k -- sh -c"), &script)));
+        in_line(store, &waiters).await;
+    }
+    waiters
+}
+
 /// Waits until exactly these wait, in this order.
 async fn in_line<'a>(store: &Store, waiters: impl IntoIterator<Item = &'a Process>) {
     let pids = waiters.into_iter().map(|each| u64::from(each.pid()));
     let pids: Vec<_> = pids.collect();
-    let deadline = Instant::now() + LONG;
-    loop {
-        let waiting = store.waiting("k").await;
-        if waiting == pids {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{waiting:?} and not {pids:?}");
-        nap().await;
-    }
+    let wait = async || store.waiting("k").await == pids;
+    let waiting = within(LONG, wait).await;
+    assert!(waiting, "not {pids:?}: {:?}", store.waiting("k").await);
 }
 
 /// Waits until nobody holds the lock or waits for it: who was passed over keeps its place for a
 /// second.
 async fn is_free(store: &Store) {
-    let deadline = Instant::now() + LONG;
-    let nobody = Value::Array(Vec::new());
-    loop {
+    let nobody = async || {
         let shown = store.show("k").await;
-        if shown["holders"] == nobody && shown["waiters"] == nobody {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{shown}");
-        nap().await;
-    }
+        [&shown["holders"], &shown["waiters"]] == [&json!([]); 2]
+    };
+    let is_free = within(LONG, nobody).await;
+    assert!(is_free, "{}", store.show("k").await);
 }
 
 /// When a process ran that has nothing to do but to say so.
@@ -475,9 +447,4 @@ fn signed_ms(from: SystemTime, to: SystemTime) -> i128 {
     let ms = |time: Duration| time.as_millis().cast_signed();
     to.duration_since(from)
         .map_or_else(|error| -ms(error.duration()), ms)
-}
-
-/// Files tell nobody that they have changed.
-async fn nap() {
-    tokio::time::sleep(Duration::from_millis(2)).await;
 }

@@ -197,12 +197,17 @@ impl Store {
 
 /// Whether it is so in time; for what nobody reports.
 pub(crate) async fn eventually(is_so: impl AsyncFn() -> bool) -> bool {
+    within(PATIENCE, is_so).await
+}
+
+/// The same within this time.
+pub(crate) async fn within(limit: Duration, is_so: impl AsyncFn() -> bool) -> bool {
     let asking = async {
         while !is_so().await {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, asking).await.is_ok()
+    timeout(limit, asking).await.is_ok()
 }
 
 /// The command with these arguments on the store at that URL.

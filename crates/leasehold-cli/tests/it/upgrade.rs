@@ -4,23 +4,20 @@
 //! server an earlier client that meets a present one which holds alone is refused, and says why;
 //! in all else both keep to one queue.
 
-use std::any::Any;
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Arguments, in_environment_of, leasehold, pairs};
+use crate::common::{Arguments, Store, in_environment_of, pairs};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold::{Client, Lease, LockOptions};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::process::{Finished, PATIENCE, Process, Signal};
-use leasehold_testkit::server::RedisServer;
-use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// What an earlier client is told of a key that a present one holds alone.
@@ -45,47 +42,42 @@ const PAIRINGS: [(Version, Version); 4] = [
 
 /// A store that both use.
 struct Site {
-    url: String,
+    store: Store,
     /// Whether a client that holds alone is told to earlier ones by a format that they refuse.
     refuses: bool,
-    files: TempDir,
-    /// They end with the test.
-    _servers: Box<dyn Any>,
+    /// It ends with the test.
+    _cluster: Option<Cluster>,
 }
 
 impl Site {
     fn server() -> Self {
-        let server = RedisServer::start();
-        let url = server.url();
-        Self::new(url, true, server)
+        Self {
+            store: Store::redis(),
+            refuses: true,
+            _cluster: None,
+        }
     }
 
     fn cluster() -> Self {
         let cluster = Cluster::builder().replicas(0).start();
-        let url = cluster.url();
-        Self::new(url, false, cluster)
-    }
-
-    fn new(url: String, refuses: bool, servers: impl Any) -> Self {
         Self {
-            url,
-            refuses,
-            files: tempfile::tempdir().unwrap(),
-            _servers: Box::new(servers),
+            store: Store::at(cluster.url(), None),
+            refuses: false,
+            _cluster: Some(cluster),
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.files.path().join(name)
-    }
-
+    /// The command of a version.
     fn command(&self, version: Version, arguments: impl Arguments) -> Command {
-        let mut command = of(version, arguments);
-        command
-            .env("LEASEHOLD_STORE", &self.url)
-            .env("XDG_STATE_HOME", self.path("state"))
-            .current_dir(self.files.path());
-        command
+        let present = self.store.command(arguments);
+        if version == Present {
+            return present;
+        }
+        let program = env::var_os("LEASEHOLD_EARLIER").expect("scripts/upgrade says where it is");
+        let mut earlier = Command::new(program);
+        in_environment_of(&present, &mut earlier);
+        earlier.args(present.get_args());
+        earlier
     }
 
     fn spawn(&self, version: Version, arguments: impl Arguments) -> Process {
@@ -118,19 +110,6 @@ impl Site {
         assert!(!refused || rival == Earlier, "{holder:?}: {}", ended.stderr);
         ended.stderr
     }
-}
-
-/// The command of a version, and nothing of the tester's own environment.
-fn of(version: Version, arguments: impl Arguments) -> Command {
-    let present = leasehold(arguments);
-    if version == Present {
-        return present;
-    }
-    let program = env::var_os("LEASEHOLD_EARLIER").expect("scripts/upgrade says where it is");
-    let mut earlier = Command::new(program);
-    in_environment_of(&present, &mut earlier);
-    earlier.args(present.get_args());
-    earlier
 }
 
 /// Each case on one server and on a cluster.
@@ -244,7 +223,7 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
         // The holder has a queue before an earlier one comes.
         let queue = [Present, Earlier, Earlier, Present, Present, Earlier];
         let holder = site.holder(holding, &key).await;
-        let order = site.path(&key);
+        let order = site.store.path(&key);
         let mut waiters = Vec::new();
         for (number, version) in (1..).zip(queue) {
             let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
@@ -268,7 +247,7 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
 
 /// A present service with a key that it holds, and two claims behind that in its run.
 async fn service(site: &Site, key: &str) -> (Client, Lease, [JoinHandle<Lease>; 2]) {
-    let service = leasehold::connect(&site.url).await.unwrap();
+    let service = leasehold::connect(&site.store.url).await.unwrap();
     let held = service.mutex(key).unwrap().lock().await.unwrap();
     let first = behind(&service, key, 1).await;
     let second = behind(&service, key, 2).await;
@@ -291,7 +270,7 @@ async fn behind(service: &Client, key: &str, place: u64) -> JoinHandle<Lease> {
 
 async fn a_run_is_waited_for(site: &Site) {
     let (service, mut held, run) = service(site, "run").await;
-    let order = site.path("run");
+    let order = site.store.path("run");
     let script = format!("echo 0 $LEASEHOLD_TOKEN >> '{}'", order.display());
     let earlier = site.spawn(Earlier, ("run run -- sh -c", &script));
     earlier.says("position").await;
@@ -384,42 +363,28 @@ const WORK: &str = "mkdir inside || { echo two at once >&2; exit 99; }; n=$(cat 
                     echo $((n + 1)) > count; echo $n $LEASEHOLD_TOKEN >> tokens; rmdir inside";
 
 async fn a_crowd_of_both_counts_right(site: &Site) {
-    fs::write(site.path("count"), "0\n").unwrap();
+    fs::write(site.store.path("count"), "0\n").unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    let arguments = ("run -q k -- sh -c", WORK);
-    let mut lanes = JoinSet::new();
-    for version in [Earlier, Present, Earlier, Present] {
-        let (url, files) = (site.url.clone(), site.files.path().to_owned());
-        lanes.spawn(async move { lane(version, &url, &files, arguments, until).await });
-    }
+    let lanes = [Earlier, Present, Earlier, Present].map(|version| lane(site, version, until));
     let (mut served, mut refused) = ([0, 0], 0);
-    while let Some(lane) = lanes.join_next().await {
-        let (version, done, turned_away) = lane.unwrap();
+    for (version, done, turned_away) in join_all(lanes).await {
         served[usize::from(version == Present)] += done;
         refused += turned_away;
     }
     let [earlier, present] = served;
     println!("served {earlier} earlier and {present} present; {refused} refused");
-    let counted = fs::read_to_string(site.path("count")).unwrap();
+    let counted = fs::read_to_string(site.store.path("count")).unwrap();
     assert_eq!(counted.trim(), (earlier + present).to_string());
-    rise(&pairs(&site.path("tokens")));
+    rise(&pairs(&site.store.path("tokens")));
     assert!(served.iter().all(|&count| count > 5), "{served:?}");
     assert!(refused == 0 || site.refuses);
 }
 
 /// One client after the other of a version: how many were served, and how many refused.
-async fn lane(
-    version: Version,
-    url: &str,
-    files: &Path,
-    arguments: (&str, &str),
-    until: Instant,
-) -> (Version, usize, usize) {
+async fn lane(site: &Site, version: Version, until: Instant) -> (Version, usize, usize) {
     let (mut served, mut refused) = (0, 0);
     while Instant::now() < until {
-        let mut command = of(version, arguments);
-        command.env("LEASEHOLD_STORE", url).current_dir(files);
-        let ended = Process::run(command).await;
+        let ended = site.run(version, ("run -q k -- sh -c", WORK)).await;
         match ended.code() {
             Some(0) => served += 1,
             Some(69) if version == Earlier && ended.stderr.contains(REFUSED) => refused += 1,

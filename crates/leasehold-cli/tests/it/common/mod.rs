@@ -91,7 +91,7 @@ impl Store {
         store
     }
 
-    fn at(url: String, server: Option<RedisServer>) -> Self {
+    pub(crate) fn at(url: String, server: Option<RedisServer>) -> Self {
         let files = tempfile::tempdir().expect("a temporary directory can be made");
         Self {
             url,

@@ -117,10 +117,7 @@ fn all() -> BTreeMap<PathBuf, Read> {
     let mut pages = pages();
     for name in ["CHANGELOG.md", "bench/README.md"] {
         let text = fs::read_to_string(root().join(name)).expect("the page is there");
-        pages.push(Page {
-            name: name.to_owned(),
-            text,
-        });
+        pages.push(Page::new(name, text));
     }
     let read = pages.iter().map(Read::of);
     read.map(|page| (page.name.clone(), page)).collect()
@@ -148,15 +145,12 @@ fn every_link_leads_to_a_file_and_a_heading() {
 
 #[test]
 fn a_broken_link_is_seen() {
-    let page = Page {
-        name: "docs/new.md".to_owned(),
-        text: "# `a_b` and C-d, e?\n# Twice\n# Twice\n[ok](#a_b-and-c-d-e) [ok](#twice-1)\n\
-               [ok](../SAFETY.md#the-command) [ok](https://redis.io/a#b) `[no](link)`\n\
-               [1](#twice-2) [2](gone.md) [3](/README.md) [4](https://forge.example/leasehold/)\n\
-               [5](../README.md#gone) [6](../Cargo.toml#workspace) ![7](gone.png) [8][r]\n\n\
-               [r]: ../gone.md\n\n```sh\n[no](link)\n```\n"
-            .to_owned(),
-    };
+    let text = "# `a_b` and C-d, e?\n# Twice\n# Twice\n[ok](#a_b-and-c-d-e) [ok](#twice-1)\n\
+        [ok](../SAFETY.md#the-command) [ok](https://redis.io/a#b) `[no](link)`\n\
+        [1](#twice-2) [2](gone.md) [3](/README.md) [4](https://forge.example/leasehold/)\n\
+        [5](../README.md#gone) [6](../Cargo.toml#workspace) ![7](gone.png) [8][r]\n\n\
+        [r]: ../gone.md\n\n```sh\n[no](link)\n```\n";
+    let page = Page::new("docs/new.md", text);
     let mut found = all();
     let read = Read::of(&page);
     found.insert(read.name.clone(), Read::of(&page));

@@ -8,9 +8,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::common::files_below;
 
 /// The longest sentence that is no hint: what a terminal shows in one line.
 const LONGEST: usize = 100;
@@ -154,8 +156,9 @@ fn texts_of_code_are_found_and_those_of_tests_and_attributes_are_not() {
 fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
     let mut files = Vec::new();
     for of in CRATES.split(' ') {
-        let mut found = Vec::new();
-        sources(&root.join("crates").join(of).join("src"), &mut found);
+        let source = root.join("crates").join(of).join("src");
+        let mut found = files_below(&source, ".rs");
+        found.retain(|file| ships(file.strip_prefix(&source).unwrap()));
         found.sort();
         files.extend(found);
     }
@@ -167,23 +170,12 @@ fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
     texts.filter(|(_, texts)| !texts.is_empty()).collect()
 }
 
-/// The files of code that ships: not those that are tests as a whole.
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // The contract is run by tests of stores.
-        if ["tests", "contract", "contract.rs", "fuzzing.rs"].contains(&&*name)
-            || name.ends_with("tests.rs")
-        {
-            continue;
-        }
-        if path.is_dir() {
-            sources(&path, found);
-        } else if name.ends_with(".rs") {
-            found.push(path);
-        }
-    }
+/// Whether a file below `src` has code that ships: it is no test as a whole.
+fn ships(file: &Path) -> bool {
+    // The contract is run by tests of stores.
+    let others = ["tests", "contract", "contract.rs", "fuzzing.rs"];
+    let mut parts = file.iter().map(|part| part.to_string_lossy());
+    !parts.any(|part| others.contains(&&*part) || part.ends_with("tests.rs"))
 }
 
 fn texts_of(source: &str) -> Vec<(Kind, String)> {

@@ -27,7 +27,7 @@ use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::common::{in_environment_of, leasehold, table};
+use crate::common::{files_below, in_environment_of, leasehold, table};
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
 const NOT_RUN: &str = "
@@ -111,14 +111,11 @@ fn every_command_stands_in_a_shell_block() {
 
 #[tokio::test]
 async fn a_broken_block_fails_and_is_named() {
-    let page = Page {
-        name: "PAGE.md".to_owned(),
-        text: "Text.\n\n```sh\nleasehold ls\nleasehold run --no-such k -- true\n```\n\
-               ```sh\nleasehold ls  # this one is right\n```\n\
-               <!-- with: job.sh -->\n\n```sh\nleasehold run k -- ./jop.sh\n```\n\
-               ```sh\nleasehold ls -S redis://127.0.0.1:1/\n```\n"
-            .to_owned(),
-    };
+    let text = "Text.\n\n```sh\nleasehold ls\nleasehold run --no-such k -- true\n```\n\
+        ```sh\nleasehold ls  # this one is right\n```\n\
+        <!-- with: job.sh -->\n\n```sh\nleasehold run k -- ./jop.sh\n```\n\
+        ```sh\nleasehold ls -S redis://127.0.0.1:1/\n```\n";
+    let page = Page::new("PAGE.md", text);
     let failed = failures(page.blocks()).await;
     let named = failed.iter().map(|text| text.lines().next().unwrap());
     let named: Vec<_> = named.collect();
@@ -133,12 +130,9 @@ async fn a_broken_block_fails_and_is_named() {
 
 #[test]
 fn commands_out_of_a_fence_and_in_other_fences_are_seen() {
-    let page = Page {
-        name: "PAGE.md".to_owned(),
-        text: "As in\n\n    leasehold ls\n\n```text\nleasehold ls\n```\n\n\
-               <!-- not run: a synopsis -->\n```text\nleasehold ls [PATTERN]\n```\n"
-            .to_owned(),
-    };
+    let text = "As in\n\n    leasehold ls\n\n```text\nleasehold ls\n```\n\n\
+        <!-- not run: a synopsis -->\n```text\nleasehold ls [PATTERN]\n```\n";
+    let page = Page::new("PAGE.md", text);
     let expected = ["PAGE.md:3: leasehold ls", "PAGE.md:6: leasehold ls"];
     assert_eq!(page.stray(), expected);
 }
@@ -179,21 +173,11 @@ pub(crate) fn pages() -> Vec<Page> {
     let at_the_root = AT_THE_ROOT.split(' ').map(|name| root.join(name));
     let mut files: Vec<_> = at_the_root.collect();
     files.retain(|file| file.exists());
-    let mut directories = vec![root.join("docs")];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                files.push(path);
-            }
-        }
-    }
+    files.extend(files_below(&root.join("docs"), ".md"));
     files.sort();
-    let read = |file: PathBuf| Page {
-        name: file.strip_prefix(&root).unwrap().display().to_string(),
-        text: fs::read_to_string(file).unwrap(),
+    let read = |file: PathBuf| {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        Page::new(name, fs::read_to_string(&file).unwrap())
     };
     files.into_iter().map(read).collect()
 }
@@ -220,6 +204,11 @@ pub(crate) struct Program {
 }
 
 impl Page {
+    pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        let (name, text) = (name.into(), text.into());
+        Self { name, text }
+    }
+
     pub(crate) fn blocks(&self) -> Vec<Block> {
         let mut blocks = self.parts().0;
         let named = |block: &Block| Some((block.file.clone()?, block.text.clone()));

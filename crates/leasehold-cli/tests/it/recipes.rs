@@ -42,13 +42,10 @@ fn every_block_of_a_recipe_is_run() {
 
 #[test]
 fn a_block_that_nobody_runs_is_seen() {
-    let page = Page {
-        name: "docs/recipes/new.md".to_owned(),
-        text: "```toml\na = 1\n```\n```text\nout\n```\n```rust\nfn main() {}\n```\n\
-               <!-- file: job.sh -->\n```sh\n#!/bin/sh\n```\n\
-               <!-- not run: why -->\n```hcl\n```\n```yaml\n```\n```sh\ntrue\n```\n"
-            .to_owned(),
-    };
+    let text = "```toml\na = 1\n```\n```text\nout\n```\n```rust\nfn main() {}\n```\n\
+        <!-- file: job.sh -->\n```sh\n#!/bin/sh\n```\n\
+        <!-- not run: why -->\n```hcl\n```\n```yaml\n```\n```sh\ntrue\n```\n";
+    let page = Page::new("docs/recipes/new.md", text);
     let named = ["toml", "text", "rust", "sh"];
     let lines = [1, 4, 7, 11];
     let expected = lines.iter().zip(named).map(|(line, language)| {

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use crate::common::{Store, ends, leasehold, table};
+use crate::common::{Store, ends, files_below, leasehold, table};
 
 const RUN: &str = "run --metrics-file X k -- echo ran";
 const SAVE: &str = "hold --save X k";
@@ -196,10 +196,10 @@ fn files_that_a_user_names_are_opened_in_one_place() {
     let mut unknown = BTreeSet::new();
     let rows = table::<3>(ALLOWED);
     let mut unused: BTreeSet<_> = rows.iter().map(|[file, ..]| &**file).collect();
-    for path in sources(&source) {
+    for path in files_below(&source, ".rs") {
         let name = path.strip_prefix(&source).unwrap();
         let name = name.to_str().unwrap().to_owned();
-        if name == "user_file.rs" || name.ends_with("tests.rs") || !name.ends_with(".rs") {
+        if name == "user_file.rs" || name.ends_with("tests.rs") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
@@ -225,15 +225,6 @@ fn files_that_a_user_names_are_opened_in_one_place() {
     let found: Vec<_> = calls(all.parse().unwrap()).into_iter().collect();
     let expected = "File::create fs::File fs::OpenOptions fs::as fs::read fs::self libc::openat";
     assert_eq!(found.join(" "), expected);
-}
-
-fn sources(directory: &Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
-    let below = directories.iter().flat_map(|directory| sources(directory));
-    files.into_iter().chain(below).collect()
 }
 
 /// The names that follow `fs::`, `File::` and the like, alone or in braces.

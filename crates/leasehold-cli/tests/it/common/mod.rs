@@ -404,6 +404,16 @@ impl<T: Arguments + ?Sized> Arguments for &T {
     }
 }
 
+/// The files below a directory whose names end so.
+pub(crate) fn files_below(directory: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let (directories, mut files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+    files.retain(|file| file.to_string_lossy().ends_with(end));
+    files.extend(directories.iter().flat_map(|it| files_below(it, end)));
+    files
+}
+
 /// The rows of a table: a line each, its cells between `|`. There `\n` is the end of a line.
 pub(crate) fn table<const N: usize>(text: &str) -> Vec<[String; N]> {
     let rows = text.lines().filter(|row| !row.trim().is_empty());

@@ -58,10 +58,7 @@ async fn a_script_that_has_no_interpreter_says_so() {
             "there is no /no/such/python, which its first line names",
         ),
     ] {
-        let script = store.path("script.sh");
-        std::fs::write(&script, format!("{line}exit 0\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&script, mode).unwrap();
+        store.program("script.sh", &format!("{line}exit 0\n"));
         let ended = ends(&store, "run k -- ./script.sh", 126).await;
         says(&ended.stderr, [said, "cannot run ./script.sh: ", "hint: "]);
     }

@@ -26,7 +26,7 @@ fn has_failed(ended: &Finished, address: &str, cause: &str) {
 
 #[tokio::test]
 async fn a_file_of_passwords_that_cannot_be_read_is_named() {
-    let (address, _server) = one_that_says("R\0\0\0\x08\0\0\0\x03").await;
+    let address = one_that_says("R\0\0\0\x08\0\0\0\x03").await;
     let url = format!("postgres://nobody@{address}/d?sslmode=disable");
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().join("empty");
@@ -40,11 +40,12 @@ async fn a_file_of_passwords_that_cannot_be_read_is_named() {
     }
 }
 
-/// A server that says this to everybody and closes the connection once it was asked.
-async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<()>) {
+/// A server that says this to everybody and closes the connection once it was asked, until the test
+/// ends.
+async fn one_that_says(line: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let task = tokio::spawn(async move {
+    tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
                 stream.readable().await.unwrap();
@@ -54,7 +55,7 @@ async fn one_that_says(line: &'static str) -> (String, tokio::task::JoinHandle<(
             });
         }
     });
-    (address, task)
+    address
 }
 
 #[tokio::test]
@@ -90,9 +91,8 @@ async fn what_the_server_says() {
         ),
         ("-ERR max number of clients reached\r\n", "maxclients"),
     ] {
-        let (address, task) = one_that_says(line).await;
+        let address = one_that_says(line).await;
         fails(&format!("redis://{address}/"), &address, cause).await;
-        task.abort();
     }
 }
 
@@ -109,10 +109,9 @@ async fn what_tls_says() {
     let trusting = format!("run -n k --tls-ca {authority} -- echo ran");
     let trusting = run_at(&tls, trusting).await;
     has_failed(&trusting, &address, "refuses the TLS handshake");
-    let (plain, task) = one_that_says("-ERR what\r\n").await;
+    let plain = one_that_says("-ERR what\r\n").await;
     let cause = "does not speak TLS";
     fails(&format!("rediss://{plain}/"), &plain, cause).await;
-    task.abort();
     let ended = run(&format!("redis://{address}/")).await;
     ended.has_said("rediss://");
     // Redis waits for the end of what is no command to it.
@@ -126,10 +125,9 @@ async fn what_tls_says() {
         "\u{15}\u{3}\u{1}\0\u{2}\u{2}\n",
         "HTTP/1.1 400 Bad Request\r\n\r\n",
     ] {
-        let (other, task) = one_that_says(line).await;
+        let other = one_that_says(line).await;
         let cause = "does not answer as a Redis server does";
         fails(&format!("redis://{other}/"), &other, cause).await;
-        task.abort();
     }
 }
 

@@ -1,7 +1,6 @@
 //! Readers, permits, several keys, owners who enter again, holds of a least and a longest time.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{Store, ends, events, includes, on_each_store};
 use leasehold_testkit::process::Signal;
@@ -151,9 +150,7 @@ async fn a_recursive_walk_does_not_wait_for_itself(store: &Store) {
             \"$L\" run --reentrant -w 10s menu -- ./walk \"$sub\" || exit\n\
           fi\n\
         done\n";
-    let walk = store.path("walk");
-    fs::write(&walk, script).unwrap();
-    fs::set_permissions(&walk, fs::Permissions::from_mode(0o755)).unwrap();
+    store.program("walk", script);
     for path in ["menu/food/fish/raw", "menu/food/meat", "menu/drinks/hot"] {
         fs::create_dir_all(store.path(path)).unwrap();
     }

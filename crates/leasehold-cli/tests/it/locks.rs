@@ -349,10 +349,7 @@ async fn show_and_ls_have_their_shape(store: &Store) {
 
 async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
     // Looks runnable, and is not: its interpreter is a directory.
-    let script = store.path("script");
-    std::fs::write(&script, "#!/\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).unwrap();
+    let script = store.program("script", "#!/\n");
     ends(store, &("run k --", script.to_str().unwrap()), 126).await;
     let shown = store.show("k").await;
     includes(&shown, json!({"holders": [], "waiters": []}));

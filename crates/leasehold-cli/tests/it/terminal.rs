@@ -1,8 +1,6 @@
 //! The command at a terminal: whose turn it is, and what Ctrl-C and Ctrl-Z do.
 
 use leasehold_testkit::expect::says;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -106,10 +104,9 @@ fn stopped_beyond_its_lease_the_command_is_killed_when_it_goes_on() {
 #[test]
 fn a_command_that_cannot_be_started_leaves_the_terminal() {
     let store = Store::memory();
-    let (path, executable) = (store.path("job"), Permissions::from_mode(0o755));
     // A directory, which cannot be executed.
-    fs::write(&path, format!("#!{}\n", store.path("").display())).unwrap();
-    fs::set_permissions(&path, executable).unwrap();
+    let interpreter = store.path("").display().to_string();
+    let path = store.program("job", &format!("#!{interpreter}\n"));
     let mut script = Command::new("sh");
     let lines = "\"$L\" run k -- \"$1\"; echo \"status=$?\"; read line; echo \"read:$line\"";
     script.args(["-c", lines, "sh"]).arg(path);

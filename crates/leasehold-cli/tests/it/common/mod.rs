@@ -116,6 +116,15 @@ impl Store {
         self.files.path().join(name)
     }
 
+    /// A file of the test that can be executed, as far as its mode goes.
+    pub(crate) fn program(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).expect("it is ours");
+        path
+    }
+
     /// The command with these arguments, on this store.
     pub(crate) fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);

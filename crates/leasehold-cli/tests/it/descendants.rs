@@ -229,35 +229,31 @@ impl Stranger {
 
 #[tokio::test]
 async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_runs() {
-    let Some(stranger) = Stranger::new() else {
-        return;
-    };
+    let Some(user) = Stranger::new() else { return };
     // Which is its lease, too: on a busy machine a shorter one may not be renewed in time.
-    let (process, command) = stranger.run("--max-hold 15s").await;
+    let (process, command) = user.run("--max-hold 15s").await;
     let said = process.says("cannot kill pid ").await;
     let named = format!("cannot kill pid {} (sleep, user root)", pid(command));
     let kept = "k stays locked and is renewed until it ends";
     says(&said, [&*named, kept]);
     // Longer than its lease without renewal.
     tokio::time::sleep(std::time::Duration::from_millis(15_500)).await;
-    assert!(!stranger.is_free().await);
+    assert!(!user.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
     ended.has_code(Some(79));
     for claimed in ["killing the command", "stopping the command", "lost k"] {
         ended.has_not_said(claimed);
     }
-    assert!(stranger.is_free().await);
+    assert!(user.is_free().await);
 }
 
 #[tokio::test]
 async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left_to_it() {
-    let Some(stranger) = Stranger::new() else {
-        return;
-    };
-    let (process, command) = stranger.run("--max-hold 15s --json").await;
+    let Some(user) = Stranger::new() else { return };
+    let (process, command) = user.run("--max-hold 15s --json").await;
     process.says("\"then\":\"kept\"").await;
-    stranger.breaks().await;
+    user.breaks().await;
     process.says("\"then\":\"may_overlap\"").await;
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
@@ -270,14 +266,12 @@ async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left
 
 #[tokio::test]
 async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin() {
-    let Some(stranger) = Stranger::new() else {
-        return;
-    };
-    let (process, command) = stranger.run("--grace 100ms --json").await;
-    stranger.breaks().await;
+    let Some(user) = Stranger::new() else { return };
+    let (process, command) = user.run("--grace 100ms --json").await;
+    user.breaks().await;
     process.says("\"signal\":15").await;
     process.says("\"signal\":9").await;
-    assert!(stranger.is_free().await);
+    assert!(user.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
     let ended = process.finish().await;
     ended.has_code(Some(79));
@@ -295,14 +289,12 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
 
 #[tokio::test]
 async fn a_request_to_stop_that_the_command_does_not_get_is_said() {
-    let Some(stranger) = Stranger::new() else {
-        return;
-    };
-    let (process, command) = stranger.run("").await;
+    let Some(user) = Stranger::new() else { return };
+    let (process, command) = user.run("").await;
     process.signal(Signal::TERM);
     let said = process.says("cannot stop pid ").await;
     assert!(said.contains("k stays locked"), "{said}");
-    assert!(!stranger.is_free().await);
+    assert!(!user.is_free().await);
     kill_process_group(command, Signal::KILL).unwrap();
     process.finish().await.has_signal(Signal::KILL);
 }

@@ -27,12 +27,12 @@ const ROOT: User = User(0, 0);
 struct User(u32, u32);
 
 /// A place that all can look into, with a command that all can start.
-struct Machine {
+struct Host {
     files: TempDir,
     command: PathBuf,
 }
 
-impl Machine {
+impl Host {
     /// `None`, and a word about it, for who is not root.
     fn new() -> Option<Self> {
         let files = tempfile::tempdir().unwrap();
@@ -50,13 +50,6 @@ impl Machine {
             fs::copy(&built, &command).unwrap();
         }
         Some(Self { files, command })
-    }
-
-    /// The same, with a directory that was made for the group.
-    async fn shared() -> Option<Self> {
-        let machine = Self::new()?;
-        machine.run(ROOT, "init").await.has_code(Some(0));
-        Some(machine)
     }
 
     fn directory(&self) -> PathBuf {
@@ -95,9 +88,15 @@ impl Machine {
         Process::run(self.by(user, arguments)).await
     }
 
+    /// It ends with this status.
+    async fn ends(&self, user: User, arguments: impl Arguments, status: i32) -> Finished {
+        let ended = self.run(user, arguments).await;
+        ended.has_code(Some(status));
+        ended
+    }
+
     async fn show(&self, user: User, key: &str) -> Value {
-        let shown = self.run(user, format!("show {key} --json")).await;
-        shown.has_code(Some(0));
+        let shown = self.ends(user, format!("show {key} --json"), 0).await;
         shown.json()
     }
 
@@ -118,6 +117,13 @@ impl Machine {
     }
 }
 
+/// The same, with a directory that was made for the group.
+async fn shared() -> Option<Host> {
+    let host = Host::new()?;
+    host.run(ROOT, "init").await.has_code(Some(0));
+    Some(host)
+}
+
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
@@ -131,99 +137,89 @@ fn refused(ended: &Finished, parts: &[&str]) {
 
 #[tokio::test]
 async fn init_makes_the_directory_and_says_so() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
-    let absent = machine.run(ANN, "run k -- true").await;
+    let Some(host) = Host::new() else { return };
+    let absent = host.run(ANN, "run k -- true").await;
     let hint = "leasehold init -S 'local:/";
     refused(&absent, &["there is no directory", hint]);
-    let made = machine.run(ROOT, "init --json").await;
-    made.has_code(Some(0));
+    let made = host.ends(ROOT, "init --json", 0).await;
     let line = made.json();
     assert_eq!(line["outcome"], "new");
-    assert_eq!(line["server"], machine.directory().to_str().unwrap());
+    assert_eq!(line["server"], host.directory().to_str().unwrap());
     made.has_said("was made, for the members of the group 4300");
-    let seen = fs::metadata(machine.directory()).unwrap();
+    let seen = fs::metadata(host.directory()).unwrap();
     let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
     assert_eq!(rights, (0, GROUP, 0o2750));
-    let again = machine.run(ROOT, "init").await;
+    let again = host.run(ROOT, "init").await;
     again.has_said("was there already");
     // Who is no root and no owner cannot mend it.
-    let bob = machine.run(BOB, "init").await;
+    let bob = host.run(BOB, "init").await;
     refused(&bob, &["belongs to user 0", "as root"]);
 }
 
 /// Who owns a directory can replace all that is in it, whoever has filled it.
 #[tokio::test]
 async fn the_owner_is_the_one_who_made_it() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
-    let directory = machine.directory();
+    let Some(host) = Host::new() else { return };
+    let directory = host.directory();
     fs::create_dir(&directory).unwrap();
     for owner in [EVE, ANN] {
         lchown(&directory, Some(owner.0), Some(owner.0)).unwrap();
         let said = format!("belongs to user {}", owner.0);
-        refused(&machine.run(ROOT, "init").await, &[&said, "not there yet"]);
+        refused(&host.run(ROOT, "init").await, &[&said, "not there yet"]);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "left empty");
     }
     // One of root is taken, if nobody else can put something there.
     lchown(&directory, Some(0), None).unwrap();
     set_mode(&directory, 0o777);
-    let open = machine.run(ROOT, "init").await;
+    let open = host.run(ROOT, "init").await;
     refused(&open, &["other users can write", "chmod go-w"]);
     set_mode(&directory, 0o755);
-    assert_eq!(machine.run(ROOT, "init").await.code(), Some(0));
+    assert_eq!(host.run(ROOT, "init").await.code(), Some(0));
     let run = "run k -- true";
-    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    assert_eq!(host.run(BOB, &run).await.code(), Some(0));
     // Each time that it is opened.
     lchown(&directory, Some(EVE.0), None).unwrap();
     for user in [BOB, ROOT] {
-        let ended = machine.run(user, &run).await;
+        let ended = host.run(user, &run).await;
         refused(&ended, &["its owner 4303 has not made it"]);
     }
-    refused(&machine.run(ROOT, "init").await, &["belongs to user 4303"]);
+    refused(&host.run(ROOT, "init").await, &["belongs to user 4303"]);
     lchown(&directory, Some(0), None).unwrap();
-    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    assert_eq!(host.run(BOB, &run).await.code(), Some(0));
 }
 
 #[tokio::test]
 async fn a_member_makes_one_as_well() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
-    lchown(machine.files.path(), Some(ANN.0), None).unwrap();
-    let eve = machine.run(EVE, "init").await;
+    let Some(host) = Host::new() else { return };
+    lchown(host.files.path(), Some(ANN.0), None).unwrap();
+    let eve = host.run(EVE, "init").await;
     refused(&eve, &["is for the group 4300", "user 4303 is not"]);
-    machine.run(ANN, "init").await.has_code(Some(0));
-    assert_eq!(fs::metadata(machine.directory()).unwrap().uid(), ANN.0);
-    let (_holder, _) = machine.holder(ANN, "k").await;
+    host.run(ANN, "init").await.has_code(Some(0));
+    assert_eq!(fs::metadata(host.directory()).unwrap().uid(), ANN.0);
+    let (_holder, _) = host.holder(ANN, "k").await;
     for other in [BOB, ROOT] {
-        let busy = machine.run(other, "run -n k -- true").await;
-        busy.has_code(Some(75));
+        host.ends(other, "run -n k -- true", 75).await;
     }
 }
 
 #[tokio::test]
 async fn init_without_a_group_makes_the_directory_of_one_user() {
-    let Some(machine) = Machine::new() else {
-        return;
-    };
-    lchown(machine.files.path(), Some(ANN.0), None).unwrap();
-    let url = format!("local:{}", machine.directory().display());
+    let Some(host) = Host::new() else { return };
+    lchown(host.files.path(), Some(ANN.0), None).unwrap();
+    let url = format!("local:{}", host.directory().display());
     for said in [
         "was made, for this user alone",
         "was there already, for this user alone",
     ] {
-        let made = Process::run(machine.by_at(ANN, &url, "init")).await;
+        let made = Process::run(host.by_at(ANN, &url, "init")).await;
         made.has_ended_saying(Some(0), said);
     }
-    let made = fs::metadata(machine.directory()).unwrap();
+    let made = fs::metadata(host.directory()).unwrap();
     assert_eq!(made.mode() & 0o7777, 0o700);
-    let other = Process::run(machine.by_at(BOB, &url, "ls")).await;
+    let other = Process::run(host.by_at(BOB, &url, "ls")).await;
     let whose = "belongs to user 4301, not to 4302";
     refused(&other, &[whose, "leasehold init"]);
-    let mut unnamed = machine.by(ANN, "init");
+    let mut unnamed = host.by(ANN, "init");
     unnamed.env_remove("LEASEHOLD_STORE");
     let nothing = Process::run(unnamed).await;
     nothing.has_ended_saying(Some(64), "no store is named");
@@ -232,9 +228,7 @@ async fn init_without_a_group_makes_the_directory_of_one_user() {
 /// However the files of one are opened by another: each of them first makes them.
 #[tokio::test]
 async fn members_and_root_exclude_each_other_whatever_their_umask() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
+    let Some(host) = shared().await else { return };
     let mut last = 0;
     for (one, other) in [
         (ANN, BOB),
@@ -243,30 +237,27 @@ async fn members_and_root_exclude_each_other_whatever_their_umask() {
         (BOB, ANN),
         (ANN, ROOT),
     ] {
-        let (holder, token) = machine.holder(one, "k").await;
+        let (holder, token) = host.holder(one, "k").await;
         assert!(token > last, "tokens rise among users");
         last = token;
-        let busy = machine.run(other, "run -n k -- true").await;
-        busy.has_code(Some(75));
+        host.ends(other, "run -n k -- true", 75).await;
         holder.ends_by(Signal::TERM).await;
-        let free = machine.run(other, "run -n k -- true").await;
+        let free = host.run(other, "run -n k -- true").await;
         free.has_been_quiet(Some(0));
     }
     // Opened without the group it is the same one.
-    let (_holder, _) = machine.holder(ANN, "k").await;
-    let plain = format!("local:{}", machine.directory().display());
-    let busy = machine.by_at(BOB, &plain, "run -n k -- true");
+    let (_holder, _) = host.holder(ANN, "k").await;
+    let plain = format!("local:{}", host.directory().display());
+    let busy = host.by_at(BOB, &plain, "run -n k -- true");
     assert_eq!(Process::run(busy).await.code(), Some(75));
 }
 
 /// In the order of arrival, whoever they are, and each is told at once: no push is turned away.
 #[tokio::test]
 async fn a_release_hands_on_to_the_next_user_in_line() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
+    let Some(host) = shared().await else { return };
     let hold = |user| {
-        let mut command = machine.by(user, "hold k");
+        let mut command = host.by(user, "hold k");
         command.env("LEASEHOLD_LOG", "leasehold_local=trace");
         Process::spawn(command)
     };
@@ -275,7 +266,7 @@ async fn a_release_hands_on_to_the_next_user_in_line() {
     let mut line = Vec::new();
     for (number, user) in [BOB, ROOT, ANN, BOB].into_iter().enumerate() {
         line.push(hold(user));
-        machine.until_waiting("k", number + 1).await;
+        host.until_waiting("k", number + 1).await;
     }
     let (mut holder, mut last) = (first, 0);
     for next in line {
@@ -290,18 +281,16 @@ async fn a_release_hands_on_to_the_next_user_in_line() {
 
 #[tokio::test]
 async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
+    let Some(host) = shared().await else { return };
     for (one, other) in [(ANN, BOB), (BOB, ANN), (ROOT, BOB), (ANN, ROOT)] {
-        let (holder, token) = machine.holder(one, "k").await;
-        let waiter = Process::spawn(machine.by(other, "hold k"));
-        machine.until_waiting("k", 1).await;
+        let (holder, token) = host.holder(one, "k").await;
+        let waiter = Process::spawn(host.by(other, "hold k"));
+        host.until_waiting("k", 1).await;
         holder.signal(Signal::KILL);
         // Its lease would last for 30 s more, and the test waits for a minute: so look.
         let next = waiter.prints("").await.parse::<u64>().unwrap();
         assert!(next > token);
-        let left = fs::read_dir(machine.directory().join("sessions")).unwrap();
+        let left = fs::read_dir(host.directory().join("sessions")).unwrap();
         assert_eq!(left.count(), 1, "the files of the dead are removed");
         waiter.ends_by(Signal::TERM).await;
     }
@@ -310,14 +299,12 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
 /// Wherever they are: as they start, as they make the files of a key, as they hold it.
 #[tokio::test]
 async fn killed_members_leave_nothing_that_locks_out_the_others() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
+    let Some(host) = shared().await else { return };
     let users = [ANN, BOB, ROOT];
     let (mut running, mut to_kill): (Vec<Process>, Option<Process>) = Default::default();
     for number in 0..48 {
         let key = format!("k{}", number / 8);
-        let run = machine.by(users[number % 3], format!("run {key} -- true"));
+        let run = host.by(users[number % 3], format!("run {key} -- true"));
         let started = Process::spawn(run);
         // The one before has come somewhere by now.
         if let Some(before) = to_kill.take() {
@@ -334,64 +321,56 @@ async fn killed_members_leave_nothing_that_locks_out_the_others() {
     }
     for key in (0..6).map(|number| format!("k{number}")) {
         for user in users {
-            let free = machine.run(user, format!("run -n {key} -- true")).await;
-            free.has_code(Some(0));
+            host.ends(user, format!("run -n {key} -- true"), 0).await;
         }
     }
 }
 
 #[tokio::test]
 async fn members_look_and_break() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let (holder, token) = machine.holder(ANN, "k").await;
-    let shown = machine.show(BOB, "k").await;
+    let Some(host) = shared().await else { return };
+    let (holder, token) = host.holder(ANN, "k").await;
+    let shown = host.show(BOB, "k").await;
     assert_eq!(shown["holders"][0]["token"], token);
-    machine.run(BOB, "ls --json").await.has_shown("\"k\"");
-    machine.run(BOB, "break -y k").await.has_code(Some(0));
+    host.run(BOB, "ls --json").await.has_shown("\"k\"");
+    host.run(BOB, "break -y k").await.has_code(Some(0));
     assert_eq!(holder.wait().await.code(), Some(79), "it is told\n{holder}");
-    let free = machine.run(ROOT, "run -n k -- true").await;
-    free.has_code(Some(0));
+    host.ends(ROOT, "run -n k -- true", 0).await;
     // And what one logs, another logs on and reads.
     for user in [ANN, BOB] {
-        let url = format!("{}&audit=1000", machine.url());
-        let logged = machine.by_at(user, &url, "run k -- true");
+        let url = format!("{}&audit=1000", host.url());
+        let logged = host.by_at(user, &url, "run k -- true");
         assert_eq!(Process::run(logged).await.code(), Some(0));
     }
-    let log = machine.run(ROOT, "log --json k").await;
+    let log = host.run(ROOT, "log --json k").await;
     assert!(log.stdout.lines().count() >= 2, "{}", log.stdout);
 }
 
 #[tokio::test]
 async fn who_is_no_member_is_refused_and_told_what_to_do() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let plain = format!("local:{}", machine.directory().display());
-    for url in [machine.url(), plain] {
+    let Some(host) = shared().await else { return };
+    let plain = format!("local:{}", host.directory().display());
+    for url in [host.url(), plain] {
         for arguments in ["run k -- true", "ls", "show k"] {
-            let ended = Process::run(machine.by_at(EVE, &url, arguments)).await;
-            let directory = machine.directory();
+            let ended = Process::run(host.by_at(EVE, &url, arguments)).await;
+            let directory = host.directory();
             let directory = directory.to_str().unwrap();
             refused(&ended, &[directory, "group 4300", "user 4303 is not"]);
         }
     }
     // A user that the machine knows is told how it is added.
     let nobody = User(65_534, 0);
-    let ended = machine.run(nobody, "run k -- true").await;
+    let ended = host.run(nobody, "run k -- true").await;
     let remedy = "usermod -aG 4300 nobody";
     refused(&ended, &["nobody (65534) is not", remedy, "log in again"]);
 }
 
 #[tokio::test]
 async fn rights_that_are_not_those_of_the_group_are_named() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let (holder, _) = machine.holder(ANN, "k").await;
+    let Some(host) = shared().await else { return };
+    let (holder, _) = host.holder(ANN, "k").await;
     holder.ends_by(Signal::TERM).await;
-    let record = machine.directory().join("records/k.rec");
+    let record = host.directory().join("records/k.rec");
     let run = "run -n k -- true";
     for odd in [0o600, 0o640, 0o666] {
         set_mode(&record, odd);
@@ -399,73 +378,68 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
         // Nor by root, who could open it all the same.
         let before = fs::read(&record).unwrap();
         for user in [BOB, ROOT] {
-            let ended = machine.run(user, &run).await;
+            let ended = host.run(user, &run).await;
             let remedy = "user 4301, its owner, can give it the mode 660";
             refused(&ended, &[&said, remedy]);
         }
         assert!(fs::read(&record).unwrap() == before, "not written to");
         // Other keys are served.
-        let other = machine.run(BOB, "run other -- true").await;
-        other.has_code(Some(0));
+        host.ends(BOB, "run other -- true", 0).await;
     }
     set_mode(&record, 0o660);
     lchown(&record, None, Some(ANN.0)).unwrap();
-    let bob = machine.run(BOB, &run).await;
+    let bob = host.run(BOB, &run).await;
     refused(&bob, &["belongs to the group 4301", "and the group 4300"]);
     lchown(&record, None, Some(GROUP)).unwrap();
-    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    assert_eq!(host.run(BOB, &run).await.code(), Some(0));
     // A pipe in its place is not waited for.
     fs::remove_file(&record).unwrap();
     let made = Command::new("mkfifo").arg(&record).status().unwrap();
     assert!(made.success());
     lchown(&record, None, Some(GROUP)).unwrap();
     set_mode(&record, 0o660);
-    let piped = machine.run(BOB, &run).await;
+    let piped = host.run(BOB, &run).await;
     piped.has_ended_saying(Some(65), "k.rec is no file");
-    let clock = machine.directory().join("clock");
+    let clock = host.directory().join("clock");
     set_mode(&clock, 0o600);
-    refused(&machine.run(BOB, &run).await, &["clock has mode 600"]);
+    refused(&host.run(BOB, &run).await, &["clock has mode 600"]);
     set_mode(&clock, 0o660);
     for (name, right, odd, said) in [
         ("records", 0o2770, 0o700, "records has mode 700"),
         ("", 0o2750, 0o700, "locks has mode 700"),
         ("group", 0o640, 0o600, "group does not say for which group"),
     ] {
-        let path = machine.directory().join(name);
+        let path = host.directory().join(name);
         set_mode(&path, odd);
         let hint = format!("{right:o}");
-        refused(&machine.run(BOB, &run).await, &[said, &hint]);
+        refused(&host.run(BOB, &run).await, &[said, &hint]);
         set_mode(&path, right);
     }
-    assert_eq!(machine.run(ANN, "ls").await.code(), Some(0));
+    assert_eq!(host.run(ANN, "ls").await.code(), Some(0));
 }
 
 #[tokio::test]
 async fn parents_that_are_in_the_way_are_named() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let parent = machine.files.path();
+    let Some(host) = shared().await else { return };
+    let parent = host.files.path();
     let run = "run -n k -- true";
     set_mode(parent, 0o777);
-    let bob = machine.run(BOB, &run).await;
+    let bob = host.run(BOB, &run).await;
     refused(&bob, &["others could replace", "below directories of root"]);
     set_mode(parent, 0o755);
     lchown(parent, Some(EVE.0), None).unwrap();
-    refused(&machine.run(BOB, &run).await, &["user 4303 could replace"]);
+    refused(&host.run(BOB, &run).await, &["user 4303 could replace"]);
     lchown(parent, Some(0), None).unwrap();
-    assert_eq!(machine.run(BOB, &run).await.code(), Some(0));
+    assert_eq!(host.run(BOB, &run).await.code(), Some(0));
 }
 
 /// The members write to its parts, and only the owner to the directory: what they could put into
 /// the place of a part would lead root elsewhere.
 #[tokio::test]
 async fn members_cannot_exchange_the_parts() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let inside = machine.directory();
-    let tried = machine.by(ANN, "");
+    let Some(host) = shared().await else { return };
+    let inside = host.directory();
+    let tried = host.by(ANN, "");
     let mut moved = Command::new(tried.get_program());
     moved
         .args(tried.get_args().take_while(|argument| *argument != "sh"))
@@ -479,20 +453,18 @@ async fn members_cannot_exchange_the_parts() {
 /// What a member puts there, where the system does not see to it (`fs.protected_hardlinks`).
 #[tokio::test]
 async fn links_of_members_lead_root_nowhere() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let secret = machine.files.path().join("secret");
+    let Some(host) = shared().await else { return };
+    let secret = host.files.path().join("secret");
     fs::write(&secret, "").unwrap();
     set_mode(&secret, 0o600);
-    let inside = machine.directory();
+    let inside = host.directory();
     fs::hard_link(&secret, inside.join("records/k.rec")).unwrap();
     fs::hard_link(&secret, inside.join("sessions/hard")).unwrap();
     symlink(&secret, inside.join("records/soft.rec")).unwrap();
     symlink(&secret, inside.join("sessions/soft")).unwrap();
-    let hard = machine.run(ROOT, "run -n k -- true").await;
+    let hard = host.run(ROOT, "run -n k -- true").await;
     refused(&hard, &["k.rec belongs to the group"]);
-    let soft = machine.run(ROOT, "run -n soft -- true");
+    let soft = host.run(ROOT, "run -n soft -- true");
     assert_eq!(soft.await.code(), Some(65));
     let seen = fs::metadata(&secret).unwrap();
     let rights = (seen.len(), seen.gid(), seen.mode() & 0o7777, seen.nlink());
@@ -501,15 +473,11 @@ async fn links_of_members_lead_root_nowhere() {
 
 #[tokio::test]
 async fn the_doctor_speaks_of_the_group() {
-    let Some(machine) = Machine::shared().await else {
-        return;
-    };
-    let report = machine.run(BOB, "doctor").await;
-    report.has_code(Some(0));
+    let Some(host) = shared().await else { return };
+    let report = host.ends(BOB, "doctor", 0).await;
     for part in ["for the members of the group 4300", "take, keep and break"] {
         report.has_shown(part);
     }
-    let report = machine.run(EVE, "doctor").await;
-    report.has_code(Some(2));
+    let report = host.ends(EVE, "doctor", 2).await;
     report.has_shown("user 4303 is not");
 }

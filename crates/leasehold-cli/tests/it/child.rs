@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::children::Gate;
-use crate::common::{Store, at, ends, events, in_shell, includes, names};
+use crate::common::{Store, at, ends, events, in_shell, includes, names, printing};
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::RedisServer;
@@ -145,8 +145,7 @@ async fn signals_go_on_to_the_command_and_all_that_it_started() {
 async fn a_command_that_is_stopped_ends_by_the_signal() {
     let store = Store::memory();
     let script = "sh -c 'kill -STOP $PPID; echo stopped' & exec sleep 60";
-    let process = store.spawn(("run k -- sh -c", script));
-    process.prints("stopped").await;
+    let process = printing(&store, ("run k -- sh -c", script), "stopped").await;
     process.ends_by(Signal::TERM).await.has_code(None);
 }
 

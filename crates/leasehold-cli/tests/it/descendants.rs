@@ -10,7 +10,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
-use crate::common::{Arguments, Store, ends, events, in_environment_of};
+use crate::common::{Arguments, Store, ends, events, in_environment_of, printing};
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
@@ -51,8 +51,7 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
     }
     let script = "echo up; exec sleep 60";
     let run = "run k -- setpriv --reuid 65534 --regid 65534 --clear-groups sh -c";
-    let process = Store::memory().spawn((run, script));
-    process.prints("up").await;
+    let process = printing(&Store::memory(), (run, script), "up").await;
     process.signal(Signal::KILL);
     // Its output ends when the command has gone: both held the same pipes.
     process.finish().await.has_code(None);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, ends, json_lines, on_each_store};
+use crate::common::{Store, ends, json_lines, on_each_store, printing, saying};
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::{Value, json};
 
@@ -34,8 +34,7 @@ async fn leads(process: &Process) -> u64 {
 
 async fn a_leader_that_stands_still_is_followed_and_stops_its_command(store: &Store) {
     fs::write(store.path("seen"), "0\n").unwrap();
-    let observer = store.spawn("elect --observe --json k");
-    observer.prints("\"term\":null").await;
+    let observer = printing(store, "elect --observe --json k", "\"term\":null").await;
     let a = candidate(store, "a");
     let first = leads(&a).await;
     let b = candidate(store, "b");
@@ -100,8 +99,7 @@ async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
     let script = "trap 'echo told; exit 5' TERM; trap 'echo again' HUP; echo up; \
         while :; do sleep 0.02; done";
     let leader = store.up(("elect k -- sh -c", script)).await;
-    let waits = store.spawn("elect k -- true");
-    waits.says("waiting for k (position 1)").await;
+    let waits = saying(store, "elect k -- true", "waiting for k (position 1)").await;
     waits.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
     leader.signal(Signal::HUP);
     leader.prints("again").await;
@@ -111,8 +109,7 @@ async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
 }
 
 async fn those_who_observe_are_told_each_change(store: &Store) {
-    let observer = store.spawn("elect --observe k");
-    observer.prints("nobody leads").await;
+    let observer = printing(store, "elect --observe k", "nobody leads").await;
     let script = "echo up; until test -e go; do sleep 0.02; done";
     let elect = "elect --once --label blue --note '10.0.0.7:80\nx' k -- sh -c";
     let leader = store.spawn((elect, script));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, ends, events, includes, on_each_store};
+use crate::common::{Store, ends, events, includes, on_each_store, printing};
 use leasehold_testkit::process::Signal;
 use serde_json::{Value, json};
 
@@ -91,8 +91,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     assert_eq!((lines[0], lines[2]), ("c", &*tokens["c"].to_string()));
     assert!(tokens["a"].as_u64() > held["tokens"]["a"].as_u64());
 
-    let readers = store.spawn("hold -s -k c -k a");
-    readers.prints("").await;
+    let readers = printing(store, "hold -s -k c -k a", "").await;
     assert_eq!(store.show("c").await["holders"][0]["mode"], "shared");
     // Losing one is losing all.
     store.run("break -y a").await;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{
     Arguments, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines, names,
-    run_at, spawn_at,
+    printing, run_at, saying, spawn_at,
 };
 
 /// The entries, as JSON.
@@ -30,10 +30,8 @@ async fn tells_who_held(url: &str) {
     for (label, key) in [("nightly", "report"), ("backup", "disk")] {
         ends(url, format!("run --label {label} {key} -- true"), 0).await;
     }
-    let holder = spawn_at(url, "hold --json report");
-    holder.prints("token").await;
-    let follower = spawn_at(url, "log --follow report");
-    follower.prints("granted").await;
+    let holder = printing(url, "hold --json report", "token").await;
+    let follower = printing(url, "log --follow report", "granted").await;
     ends(url, "break --yes report", 0).await;
     follower.prints("taken from").await;
     follower.ends_by(Signal::INT).await;
@@ -111,8 +109,7 @@ async fn a_store_whose_log_is_empty_says_so() {
     }
     let quiet = run_at(&url, "log -q").await;
     assert_eq!(quiet.stderr, "");
-    let follower = spawn_at(&url, "log --follow");
-    follower.says("is empty").await;
+    let follower = saying(&url, "log --follow", "is empty").await;
     let audited = format!("{url}?audit=1000");
     run_at(&audited, "run k -- true").await;
     follower.prints("released").await;
@@ -129,8 +126,7 @@ async fn a_follower_misses_nothing_when_its_connection_breaks() {
     let server = RedisServer::start();
     let audited = format!("{}?audit=1000", server.url());
     let proxy = Proxy::to(&server);
-    let follower = spawn_at(&proxy.url(), "log --follow");
-    follower.says("is empty").await;
+    let follower = saying(&proxy.url(), "log --follow", "is empty").await;
     // The second page of the log is asked for from behind the last entry of the first.
     let goes_on = |command: &Command| command.has("(") && command.has("500");
     let second = proxy.hold_request(goes_on, 1);
@@ -147,8 +143,7 @@ async fn an_outage_is_said_once_and_waited_through() {
     let server = RedisServer::start();
     let audited = format!("{}?audit=1000", server.url());
     run_at(&audited, "run k -- true").await;
-    let follower = spawn_at(&audited, "log --follow");
-    follower.prints("released").await;
+    let follower = printing(&audited, "log --follow", "released").await;
     server.kill();
     follower.says("; trying again").await;
     server.start_again();

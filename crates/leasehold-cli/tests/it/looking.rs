@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{ends, run_at, spawn_at, up_at};
+use crate::common::{ends, printing, run_at};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
@@ -34,8 +34,7 @@ async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
         ("elect --observe other", "nobody leads"),
         ("ls --watch=100ms", "no locks"),
     ] {
-        let observer = spawn_at(url, arguments);
-        observer.prints(said).await;
+        let observer = printing(url, arguments, said).await;
         observer.ends_by(Signal::INT).await.has_code(Some(0));
         assert_eq!(keyspace(servers), before, "{arguments:?} at {url}");
     }
@@ -105,7 +104,7 @@ async fn at_a_cluster() {
 /// What the holder of a key waits for is found in a list of all keys.
 async fn is_shown(url: &str, warned: &[&str]) {
     let script = "echo up; exec sleep 60";
-    let _holder = up_at(url, ("run k -- sh -c", script)).await;
+    let _holder = printing(url, ("run k -- sh -c", script), "up").await;
     let seen = ends(url, "show k", 0).await;
     seen.has_shown("holds");
     for why in ["could not find"].iter().chain(warned) {

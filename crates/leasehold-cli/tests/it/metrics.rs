@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold_testkit::process::Signal;
 
-use crate::common::{Store, ends_printing, eventually, leasehold};
+use crate::common::{Store, ends_printing, eventually, leasehold, saying};
 
 /// By the names of the metrics.
 type Values = BTreeMap<String, f64>;
@@ -139,8 +139,7 @@ async fn a_waiter_and_a_leader_are_seen() {
     let (holder, _) = store.holder(&["k"]).await;
     let url = &store.url;
     let elect = format!("elect -S {url} --once --metrics-file {name} k -- sh -c");
-    let candidate = store.spawn((elect, "echo leads; exec sleep 60"));
-    candidate.says("waiting").await;
+    let candidate = saying(&store, (elect, "echo leads; exec sleep 60"), "waiting").await;
     let waits = |it: &Values| it["acquired"] == 0.0 && it["wait_seconds"] > 0.0;
     until(&file, "k", waits).await;
     holder.signal(Signal::TERM);

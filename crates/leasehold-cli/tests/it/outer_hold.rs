@@ -6,7 +6,7 @@ use leasehold_testkit::process::{Finished, Process, Signal};
 use serde_json::json;
 
 use crate::children::Gate;
-use crate::common::{Arguments, Store, events, includes, on_each_store, run_at};
+use crate::common::{Arguments, Store, events, includes, on_each_store, run_at, saying};
 
 on_each_store! {
     a_key_of_the_outer_run_is_not_waited_for,
@@ -128,8 +128,7 @@ async fn without_the_context_it_waits() {
     let store = Store::local();
     let script = "env -u LEASEHOLD_CONTEXT \"$L\" run k -- echo ran & read go < gate";
     let gate = Gate::new(&store, "gate");
-    let process = store.spawn(("run k -- bash -c", script));
-    process.says("waiting for k").await;
+    let process = saying(&store, ("run k -- bash -c", script), "waiting for k").await;
     gate.open().await;
     process.finish().await.has_shown("ran");
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{acquired, ends, ends_printing, holder_at, spawn_at as spawn};
+use crate::common::{
+    acquired, ends, ends_printing, holder_at, printing, saying, spawn_at as spawn,
+};
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{Finished, Signal};
@@ -47,8 +49,7 @@ async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     let url = server.url();
     let holder = holder_at(&url, "--ttl 5m k").await;
     let arguments = "run --json --ttl 1s -w 10m k -- echo ran";
-    let waiter = spawn(&url, arguments);
-    waiter.says("\"event\":\"waiting\"").await;
+    let waiter = saying(&url, arguments, "\"event\":\"waiting\"").await;
     server.stop();
     let said = waiter.says("\"store_unavailable\"").await;
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
@@ -145,8 +146,7 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
     let server = RedisServer::start();
     let url = server.url();
     let _holder = holder_at(&url, "--ttl 5m k").await;
-    let waiter = spawn(&url, "run -w 3s k -- true");
-    waiter.says("waiting for k").await;
+    let waiter = saying(&url, "run -w 3s k -- true", "waiting for k").await;
     server.stop();
     let ended = waiter.finish().await;
     ended.has_ended_saying(Some(69), "gave up after ");
@@ -205,17 +205,13 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     let (leads, holder) = (spawn(leader), spawn("hold held"));
     leads.prints("up").await;
     holder.prints("").await;
-    let follower = spawn(leader);
-    follower.says("waiting for boss").await;
-    let waiter = spawn("run held -- echo up");
-    waiter.says("waiting for held").await;
-    let observer = spawn("elect boss --observe");
-    observer.prints("").await;
+    let follower = saying(&url, leader, "waiting for boss").await;
+    let waiter = saying(&url, "run held -- echo up", "waiting for held").await;
+    let observer = printing(&url, "elect boss --observe", "").await;
     takes_writes(false);
 
     let begun: Vec<_> = WAYS.iter().map(|way| spawn(way)).collect();
-    let freed = spawn("wait held");
-    freed.says("waiting until").await;
+    let freed = saying(&url, "wait held", "waiting until").await;
     for process in begun.iter().chain([&waiter, &follower]) {
         let said = process.says("; trying again").await;
         assert!(said.contains("too few replicas"), "{said}");
@@ -259,8 +255,7 @@ async fn an_observer_ends_when_it_may_not_look() {
     let rights = "on >secret ~* &* +@all";
     let server = RedisServer::builder().user("bob", rights).start();
     let url = server.url_as("bob", "secret");
-    let observer = spawn(&url, "elect boss --observe");
-    observer.prints("nobody leads").await;
+    let observer = printing(&url, "elect boss --observe", "nobody leads").await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
     let leads = spawn(&server.url(), "elect boss -- sleep 600");
     let ended = observer.finish().await;
@@ -270,8 +265,7 @@ async fn an_observer_ends_when_it_may_not_look() {
 
 #[tokio::test]
 async fn a_signal_ends_the_waiting_for_the_store() {
-    let process = spawn(NOBODY, "run k -- true");
-    process.says("; trying again").await;
+    let process = saying(NOBODY, "run k -- true", "; trying again").await;
     process.ends_by(Signal::INT).await.has_signal(Signal::INT);
 }
 
@@ -282,8 +276,7 @@ async fn a_candidate_keeps_trying_when_the_store_is_down_at_its_start() {
     let url = server.url();
     let observer = spawn(&url, "elect --observe k");
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
-    let candidate = spawn(&url, ("elect k -- sh -c", script));
-    candidate.says("; trying again").await;
+    let candidate = saying(&url, ("elect k -- sh -c", script), "; trying again").await;
     observer.says("; trying again").await;
     server.start_again();
     let term = candidate.prints("").await;
@@ -343,8 +336,7 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
 
     server.kill();
     let arguments = "run -n --retry-for 5m k -- echo ran";
-    let process = spawn(&url, arguments);
-    process.says("; trying again for ").await;
+    let process = saying(&url, arguments, "; trying again for ").await;
     server.start_again();
     process.finish().await.has_printed(Some(0), "ran\n");
     // Another who holds the lock is not waited for.

@@ -11,7 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::common::http::Request;
-use crate::common::{Arguments, Store, deadlocked, ends_saying, in_shell, includes, leasehold};
+use crate::common::{
+    Arguments, Store, deadlocked, ends_saying, holder_at, in_shell, includes, leasehold,
+};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -304,8 +306,7 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
         process: _process,
         address,
     } = Serving::of(Process::spawn(command)).await;
-    let holder = Process::spawn(leasehold(("hold k -S", &server.url())));
-    holder.prints("").await;
+    let _holder = holder_at(&server.url(), "k").await;
     let mut events = Request::get(&address, "/api/v1/events").send().await;
     let shows = |table: &Value| row(table, "k").is_some();
     let answers = |table: &Value| shows(table) && table["error"].is_null();

@@ -4,8 +4,8 @@ use leasehold::ClaimContext;
 use leasehold_testkit::process::{Process, Signal};
 use serde_json::json;
 
-use crate::common::Store;
 use crate::common::browser::Browser;
+use crate::common::{Store, saying};
 use crate::serve::{Serving, TOKEN, serve, token_file};
 
 /// A name of somebody who means harm: a tag, quotes, an emoji and a right-to-left mark.
@@ -340,8 +340,7 @@ async fn a_picture_of_the_documentation() {
     }
     let mut waiting = Vec::new();
     for label in ["refunds", "invoices", "export"] {
-        let waiter = store.spawn(("hold orders/42 --label", label));
-        waiter.says("waiting").await;
+        let waiter = saying(&store, ("hold orders/42 --label", label), "waiting").await;
         waiting.push(waiter);
     }
     let serving = serve(&store, "").await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::{
     Store, acquired, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines,
-    run_at as run, spawn_at as spawn, tls_options, up_at,
+    printing, run_at as run, saying, spawn_at as spawn, tls_options,
 };
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::expect::says;
@@ -21,7 +21,7 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     let server = RedisServer::start();
     let script = "trap 'echo told' TERM; echo up; while :; do sleep 0.02; done";
     let arguments = ("run --ttl 20s --grace 10s k -- sh -c", script);
-    let holder = up_at(&server.url(), arguments).await;
+    let holder = printing(&server.url(), arguments, "up").await;
     server.stop();
     let stopped = Instant::now();
     let said = holder.says("cannot renew k").await;
@@ -46,9 +46,8 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
 async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
     let server = RedisServer::start();
     let holder = holder_at(&server.url(), "k").await;
-    let waits = at(&server.url(), "run -w 3s k -- true");
-    let waits = Process::spawn(waits);
-    waits.says("waiting for k").await;
+    let limited = "run -w 3s k -- true";
+    let waits = saying(&server.url(), limited, "waiting for k").await;
     server.stop();
     let begun = Instant::now();
     let briefly = run(&server.url(), "run -w 10ms k -- true").await;
@@ -87,7 +86,7 @@ async fn a_server_that_forgets_ends_the_command() {
     let server = RedisServer::start();
     let script = "echo up; exec sleep 60";
     let arguments = ("run --ttl 1s k -- sh -c", script);
-    let holder = up_at(&server.url(), arguments).await;
+    let holder = printing(&server.url(), arguments, "up").await;
     server.restart(Data::Lose);
     holder.finish().await.has_code(Some(79));
 }

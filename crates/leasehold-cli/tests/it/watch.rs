@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::anew::eventually;
 use crate::children::Gate;
 use crate::common::pty::Terminal;
-use crate::common::{Store, ends, in_shell, includes, json_lines, on_each_store, spawn_at};
+use crate::common::{Store, ends, in_shell, includes, json_lines, on_each_store, printing, spawn_at};
 
 on_each_store!(
     changes_are_tables_of_their_own,
@@ -40,8 +40,7 @@ async fn changes_are_tables_of_their_own(store: &Store) {
 
 async fn with_json_a_line_for_each_change(store: &Store) {
     let (_other, _) = store.holder(&["other"]).await;
-    let watch = store.spawn("ls --watch=100ms --json");
-    watch.prints("other").await;
+    let watch = printing(store, "ls --watch=100ms --json", "other").await;
     let (holder, token) = store.holder(&["k"]).await;
     let seen = &json_lines(&watch.prints("").await)[0];
     assert_eq!(seen["key"], "k");
@@ -76,8 +75,7 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
 #[tokio::test]
 async fn an_outage_is_said_once_and_waited_through() {
     let server = RedisServer::start();
-    let watch = spawn_at(&server.url(), "ls --watch=100ms");
-    watch.prints("no locks").await;
+    let watch = printing(&server.url(), "ls --watch=100ms", "no locks").await;
     server.kill();
     watch.says("; trying again").await;
     server.start_again();

@@ -156,14 +156,12 @@ impl Store {
 
     /// A process that has said that it is up.
     pub(crate) async fn up(&self, arguments: impl Arguments) -> Process {
-        is_up(self.spawn(arguments)).await
+        printing(self, arguments, "up").await
     }
 
     /// A process that waits for the key, and has said so.
     pub(crate) async fn waiter(&self, key: &str, arguments: impl Arguments) -> Process {
-        let waiter = self.spawn(arguments);
-        waiter.says(&format!("waiting for {key}")).await;
-        waiter
+        saying(self, arguments, &format!("waiting for {key}")).await
     }
 
     /// `show KEY --json`.
@@ -288,9 +286,18 @@ pub(crate) async fn ends_printing(
     ended
 }
 
-/// A process that has said that it is up.
-pub(crate) async fn up_at(url: &str, arguments: impl Arguments) -> Process {
-    is_up(spawn_at(url, arguments)).await
+/// A process that has said this.
+pub(crate) async fn saying(on: impl Target, arguments: impl Arguments, said: &str) -> Process {
+    let process = Process::spawn(on.with(arguments));
+    process.says(said).await;
+    process
+}
+
+/// A process that has printed this.
+pub(crate) async fn printing(on: impl Target, arguments: impl Arguments, text: &str) -> Process {
+    let process = Process::spawn(on.with(arguments));
+    process.prints(text).await;
+    process
 }
 
 /// A process that holds the key, and has said so.
@@ -300,11 +307,6 @@ pub(crate) async fn holder_at(url: &str, arguments: impl Arguments) -> Process {
     let holder = Process::spawn(hold);
     holder.prints("").await;
     holder
-}
-
-async fn is_up(process: Process) -> Process {
-    process.prints("up").await;
-    process
 }
 
 /// The command with these arguments, and nothing of the tester's own environment. A script that it
@@ -498,9 +500,7 @@ pub(crate) async fn deadlocked(store: &Store, [one, other]: [&str; 2]) -> [Proce
         let script = format!(
             "echo holds; until test -e go; do sleep 0.02; done; exec \"$L\" run {inner} -- true"
         );
-        let process = store.spawn(["run", outer, "--", "sh", "-c", &script]);
-        process.prints("holds").await;
-        process
+        printing(store, ["run", outer, "--", "sh", "-c", &script], "holds").await
     };
     let both = [start(one, other).await, start(other, one).await];
     std::fs::write(store.path("go"), "").expect("a file can be written");

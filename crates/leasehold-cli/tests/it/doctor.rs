@@ -42,11 +42,18 @@ fn complaints(report: &Finished) -> Vec<String> {
         .collect()
 }
 
-/// Expects this status and these complaints.
-#[track_caller]
-fn finds(report: &Finished, code: i32, expected: &[&str]) {
-    assert_eq!(complaints(report), expected, "{report}");
-    report.has_code(Some(code));
+/// Expects these complaints.
+async fn complains(url: &str, expected: &[&str]) -> Finished {
+    let seen = doctor(url).await;
+    assert_eq!(complaints(&seen), expected, "{seen}");
+    seen
+}
+
+/// Expects this status, too.
+async fn finds(url: &str, code: i32, expected: &[&str]) -> Finished {
+    let seen = complains(url, expected).await;
+    seen.has_code(Some(code));
+    seen
 }
 
 /// Expects that nothing of this is shown.
@@ -102,8 +109,7 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
         .user("eve", "on >secret ~app:* resetchannels +@all")
         .persistent()
         .start();
-    let seen = doctor(&old.url()).await;
-    assert_eq!(complaints(&seen), ["note channels"], "{seen}");
+    let seen = complains(&old.url(), &["note channels"]).await;
     seen.has_shown("all channels: bob\"");
     seen.has_shown("resetchannels, with &leasehold:*");
 }
@@ -111,15 +117,14 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
 #[tokio::test]
 async fn a_server_that_syncs_always_is_fine() {
     let server = RedisServer::builder().persistent().start();
-    let seen = doctor(&server.url()).await;
-    finds(&seen, 0, &[]);
+    let seen = finds(&server.url(), 0, &[]).await;
     seen.has_been_quiet(Some(0));
 }
 
 #[tokio::test]
 async fn what_a_restart_forgets_is_a_warning() {
     let server = RedisServer::start();
-    finds(&doctor(&server.url()).await, 1, &["warning persistence"]);
+    finds(&server.url(), 1, &["warning persistence"]).await;
     let mut command = leasehold(("doctor -S", &server.url()));
     command.env_remove("LEASEHOLD_STORE");
     let text = Process::run(command).await.stdout;
@@ -137,8 +142,7 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .config("maxmemory", "100mb")
         .config("maxmemory-policy", "volatile-ttl")
         .start();
-    let seen = doctor(&evicting.url()).await;
-    finds(&seen, 2, &["unsafe eviction"]);
+    let seen = finds(&evicting.url(), 2, &["unsafe eviction"]).await;
     let promised = promise(&seen);
     assert!(promised.starts_with("Exclusion"), "{promised}");
     says(&promised, ["maxmemory-policy volatile-ttl"]);
@@ -148,13 +152,12 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .persistent()
         .user("bob", rights)
         .start();
-    let seen = doctor(&strict.url_as("bob", "secret")).await;
-    finds(&seen, 2, &["unsafe scripts"]);
+    let seen = finds(&strict.url_as("bob", "secret"), 2, &["unsafe scripts"]).await;
     seen.has_shown("ACL SETUSER bob on");
     hides(&seen, "secret");
 
     let gone = RedisServer::start().url();
-    finds(&doctor(&gone).await, 2, &["unsafe reach"]);
+    finds(&gone, 2, &["unsafe reach"]).await;
 }
 
 #[tokio::test]
@@ -164,14 +167,13 @@ async fn what_can_be_done_without_is_a_warning() {
         .persistent()
         .user("bob", rights)
         .start();
-    let seen = doctor(&server.url_as("bob", "secret")).await;
     let expected = [
         "warning info",
         "warning pushes",
         "warning pushes",
         "note listing",
     ];
-    finds(&seen, 1, &expected);
+    finds(&server.url_as("bob", "secret"), 1, &expected).await;
 }
 
 #[tokio::test]
@@ -198,8 +200,7 @@ async fn who_acknowledges_is_found_out() {
 #[tokio::test]
 async fn the_store_of_this_machine_is_examined_too() {
     let directory = tempfile::tempdir().unwrap();
-    let seen = doctor(&format!("local:{}", directory.path().display())).await;
-    finds(&seen, 0, &[]);
+    finds(&format!("local:{}", directory.path().display()), 0, &[]).await;
     let seen = doctor("memory:").await;
     assert_eq!(complaints(&seen).len(), 1);
     doctor("gopher://x/").await.has_code(Some(64));
@@ -234,8 +235,7 @@ async fn servers_with_a_vote_each_are_examined_together() {
     let run = async |arguments: &str| run_at(&servers.url(), arguments).await;
     run("init").await.has_code(Some(0));
     run("run -n k -- true").await.has_code(Some(0));
-    let seen = doctor(&servers.url()).await;
-    finds(&seen, 0, &["note persistence"; 3]);
+    finds(&servers.url(), 0, &["note persistence"; 3]).await;
     servers[1].kill();
     let seen = doctor(&servers.url()).await;
     let found = complaints(&seen);
@@ -311,19 +311,16 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
     let closed = ["warning quarantine", kept];
     // To look does not mark it.
     for _ in 0..2 {
-        let seen = doctor(&url).await;
-        assert_eq!(complaints(&seen), closed, "{seen}");
+        let seen = complains(&url, &closed).await;
         seen.has_shown("it has no mark");
     }
     run_at(&url, "init").await.has_code(Some(0));
-    let seen = doctor(&url).await;
-    assert_eq!(complaints(&seen), [kept], "{seen}");
+    let seen = complains(&url, &[kept]).await;
     seen.has_shown("handed to a waiter");
     server.kill();
     server.start_again();
     run_at(&url, "run -n --ttl 1s k -- true").await;
-    let seen = doctor(&url).await;
-    assert_eq!(complaints(&seen), closed, "{seen}");
+    let seen = complains(&url, &closed).await;
     assert!(promise(&seen).starts_with("Nothing until it grants."));
     seen.has_shown("it grants again after");
     let other = format!("{}?restart=quarantine", server.url());
@@ -336,11 +333,10 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
 async fn what_puts_a_postgres_at_risk_is_named() {
     let server = Postgres::start();
     run_at(&server.url(), "init").await.has_code(Some(0));
-    let seen = doctor(&server.url()).await;
-    assert_eq!(complaints(&seen), ["note standbys"]);
+    complains(&server.url(), &["note standbys"]).await;
     // Where nobody listens, waiters poll.
-    let seen = doctor(&format!("{}?listen=postgres://127.0.0.1:1/d", server.url())).await;
-    finds(&seen, 1, &["note standbys", "warning pushes"]);
+    let deaf = format!("{}?listen=postgres://127.0.0.1:1/d", server.url());
+    let seen = finds(&deaf, 1, &["note standbys", "warning pushes"]).await;
     seen.has_shown("127.0.0.1:1 cannot be reached");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap();
@@ -408,8 +404,7 @@ async fn what_puts_a_zookeeper_at_risk_is_named() {
 
     let url = server.url_of(&server.chroot());
     let named = url.replace("zookeeper://", "zookeeper://app:secret@");
-    let seen = doctor(&named).await;
-    assert_eq!(complaints(&seen), ["note ensemble"], "{seen}");
+    complains(&named, &["note ensemble"]).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use std::path::Path;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::common::files_below;
+use crate::pages::root;
 
 /// The longest sentence that is no hint: what a terminal shows in one line.
 const LONGEST: usize = 100;
@@ -47,16 +48,15 @@ enum Kind {
 
 #[test]
 fn every_sentence_is_in_the_file_of_messages() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut shown = String::new();
-    for (file, texts) in all_texts(&root) {
+    for (file, texts) in all_texts() {
         writeln!(shown, "\n{file}").unwrap();
         for (kind, text) in texts {
             let mark = if kind == Kind::Hint { "hint: " } else { "" };
             writeln!(shown, "    {mark}{}", text.replace('\n', "\\n")).unwrap();
         }
     }
-    let path = root.join("crates/leasehold-cli/messages.txt");
+    let path = root().join("crates/leasehold-cli/messages.txt");
     if std::env::var_os("LEASEHOLD_UPDATE").is_some() {
         fs::write(&path, shown.trim_start()).unwrap();
         return;
@@ -78,8 +78,7 @@ fn every_sentence_is_in_the_file_of_messages() {
 
 #[test]
 fn a_sentence_fits_a_line() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let texts = all_texts(&root);
+    let texts = all_texts();
     let long: Vec<_> = texts
         .iter()
         .flat_map(|(file, texts)| texts.iter().map(move |text| (file, text)))
@@ -109,8 +108,7 @@ fn no_message_shows_a_duration_as_rust_does() {
         "a free lock was not granted: ",
         "the primary ",
     ];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for (file, texts) in all_texts(&root) {
+    for (file, texts) in all_texts() {
         for (_, text) in texts {
             for (at, _) in text.match_indices(":?}") {
                 let before = &text[..at];
@@ -153,8 +151,8 @@ fn texts_of_code_are_found_and_those_of_tests_and_attributes_are_not() {
 }
 
 /// The texts of each file, in the order in which they stand there.
-fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
-    let mut files = Vec::new();
+fn all_texts() -> Vec<(String, Vec<(Kind, String)>)> {
+    let (root, mut files) = (root(), Vec::new());
     for of in CRATES.split(' ') {
         let source = root.join("crates").join(of).join("src");
         let mut found = files_below(&source, ".rs");
@@ -164,7 +162,7 @@ fn all_texts(root: &Path) -> Vec<(String, Vec<(Kind, String)>)> {
     }
     let texts = files.into_iter().map(|file| {
         let texts = texts_of(&fs::read_to_string(&file).unwrap());
-        let name = file.strip_prefix(root).unwrap().display().to_string();
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
         (name, texts)
     });
     texts.filter(|(_, texts)| !texts.is_empty()).collect()

@@ -112,8 +112,7 @@ async fn a_key_has_its_queue_and_its_history() {
 
     let (holder, token) = store.holder(&[key]).await;
     let path = path.replace("events?limit=1&", "lock?");
-    let (status, lock) = serving.get(&path).json().await;
-    assert_eq!(status, 200, "{lock}");
+    let lock = serving.get(&path).answers(200).await;
     assert_eq!(lock["history_error"], Value::Null);
     let holds = &lock["lock"]["holders"][0];
     assert_eq!(holds["token"], token);
@@ -121,8 +120,7 @@ async fn a_key_has_its_queue_and_its_history() {
 
     for key in ["%00", ""] {
         let path = format!("/api/v1/lock?key={key}");
-        let (status, problem) = serving.get(&path).json().await;
-        assert_eq!(status, 400, "{problem}");
+        let problem = serving.get(&path).answers(400).await;
         assert!(problem["error"].is_string(), "{problem}");
     }
 }
@@ -131,7 +129,7 @@ async fn a_key_has_its_queue_and_its_history() {
 async fn who_waits_for_whom_and_a_deadlock() {
     let store = Store::local();
     let serving = serve(&store, "").await;
-    let (_, graph) = serving.get("/api/v1/waits").json().await;
+    let graph = serving.get("/api/v1/waits").answers(200).await;
     includes(&graph, json!({"keys": [], "deadlocks": []}));
     let both = deadlocked(&store, ["j", "k"]).await;
     both[0].says("deadlock").await;

@@ -76,8 +76,8 @@ impl Browser {
             },
             "goog:loggingPrefs": { "browser": "ALL" },
         }}});
-        let (status, made) = Request::post(&address, "/session", &wanted).json().await;
-        assert_eq!(status, 200, "no Chromium: {made}");
+        let asked = Request::post(&address, "/session", &wanted);
+        let made = asked.answers(200).await;
         let session = made["value"]["sessionId"].as_str().expect("a session");
         Self {
             session: session.to_owned(),
@@ -90,9 +90,8 @@ impl Browser {
     /// A command of WebDriver; answers its value.
     async fn command(&self, name: &str, body: Value) -> Value {
         let path = format!("/session/{}/{name}", self.session);
-        let (status, answer) = Request::post(&self.address, &path, &body).json().await;
-        assert_eq!(status, 200, "{name} {body}: {answer}");
-        answer["value"].clone()
+        let asked = Request::post(&self.address, &path, &body);
+        asked.answers(200).await["value"].clone()
     }
 
     pub(crate) async fn open(&self, url: &str) {

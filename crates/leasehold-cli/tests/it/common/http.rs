@@ -53,9 +53,8 @@ impl<'a> Request<'a> {
     }
 
     pub(crate) async fn send(self) -> Answer {
-        timeout(PATIENCE, self.ask())
-            .await
-            .expect("an answer in time")
+        let answer = timeout(PATIENCE, self.ask()).await;
+        answer.expect("an answer in time")
     }
 
     async fn ask(self) -> Answer {
@@ -90,20 +89,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Expects this status; answers the body.
+    /// Sends it, reads the whole answer, and expects this status; answers the body.
     pub(crate) async fn answers(self, status: u16) -> Value {
         let asked = format!("{} {} {:?}", self.method, self.path, self.headers);
-        let (found, body) = self.json().await;
-        assert_eq!(found, status, "{asked}: {body}");
-        body
-    }
-
-    /// Sends it and reads the whole answer.
-    pub(crate) async fn json(self) -> (u16, Value) {
+        let asked = format!("{asked} {}", self.body);
         let answer = self.send().await;
-        let (status, text) = (answer.status, answer.text().await);
+        let (found, text) = (answer.status, answer.text().await);
+        assert_eq!(found, status, "{asked}: {text}");
         let value = serde_json::from_str(&text);
-        (status, value.unwrap_or_else(|_| panic!("not JSON: {text}")))
+        value.unwrap_or_else(|_| panic!("{asked}: not JSON: {text}"))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Which place of a setting goes before which, and what sets each.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use super::{Place, settings, shown, write};
+use crate::pages::root;
 use serde_json::{Value, json};
 
 /// A place where a setting can stand.
@@ -105,8 +105,7 @@ struct Documented {
 }
 
 fn documented() -> Vec<Documented> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
     let rows = page.lines().filter(|line| line.contains("| `LEASEHOLD_"));
     let row = |line: &str| {
         let cells: Vec<_> = line

@@ -17,7 +17,7 @@ use rustix::process::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::common::{Store, eventually, in_shell, leasehold};
+use crate::common::{Store, eventually, in_shell, leasehold, table};
 use crate::descendants::{Watched, only_child_of};
 
 /// What a user may try with them, and what `ps` shows of them.
@@ -142,28 +142,22 @@ async fn it_starts_with_what_leasehold_has() {
         "ls /proc/self/exe > /dev/null && grep -o '/.*libc.so.6' /proc/self/maps | head -n 1";
     let libc = Command::new("sh").args(["-c", libc]).output().unwrap();
     let libc = String::from_utf8(libc.stdout).unwrap();
-    for (with, job, printed) in [
-        ("exec \"$@\" <&-", "cat; echo ran", "ran\n"),
-        ("exec \"$@\" 2>&-", "echo ran; echo said >&2", "ran\n"),
-        ("exec \"$@\" >&-", "echo ran", ""),
-        ("exec \"$@\" <&- >&- 2>&-", "echo ran", ""),
-        (
-            "exec \"$@\" 3<&- 9< /dev/null",
-            "ls /dev/fd/9 && echo ran",
-            "/dev/fd/9\nran\n",
-        ),
-        (
-            "LD_PRELOAD=$LIBC exec \"$@\"",
-            "echo ${LD_PRELOAD:+ran}",
-            "ran\n",
-        ),
-        ("cd gone && rmdir ../gone; exec \"$@\"", "echo ran", "ran\n"),
-    ] {
+    for [with, job, printed] in table::<3>(
+        r#"
+        exec "$@" <&-                       | cat; echo ran            | ran\n
+        exec "$@" 2>&-                      | echo ran; echo said >&2  | ran\n
+        exec "$@" >&-                       | echo ran                 |
+        exec "$@" <&- >&- 2>&-              | echo ran                 |
+        exec "$@" 3<&- 9< /dev/null         | ls /dev/fd/9 && echo ran | /dev/fd/9\nran\n
+        LD_PRELOAD=$LIBC exec "$@"          | echo ${LD_PRELOAD:+ran}  | ran\n
+        cd gone && rmdir ../gone; exec "$@" | echo ran                 | ran\n
+    "#,
+    ) {
         fs::create_dir_all(store.path("gone")).unwrap();
         let run = store.command(&("run k -- sh -c", format!("{job}; exit 3")));
-        let mut shell = in_shell(with, &run);
+        let mut shell = in_shell(&with, &run);
         shell.env("LIBC", libc.trim());
-        Process::run(shell).await.has_printed(Some(3), printed);
+        Process::run(shell).await.has_printed(Some(3), &printed);
     }
 }
 

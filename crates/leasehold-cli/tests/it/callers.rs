@@ -258,10 +258,8 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         let run = store.command(("run k -- sh -c", &script));
         let shell = in_shell("ulimit -c unlimited 2>/dev/null; exec \"$@\"", &run);
         let ended = Process::run(shell).await;
-        assert_eq!(
-            (ended.signal(), ended.status.core_dumped(), &*ended.stderr),
-            (Some(signal), false, "")
-        );
+        let end = (ended.signal(), ended.status.core_dumped(), &*ended.stderr);
+        assert_eq!(end, (Some(signal), false, ""));
         // What was lost is told by its status, and what the command says itself is the command's.
         let script = format!("exit {}", 128 + signal.as_raw());
         let ended = store.run(&("run k -- sh -c", &script)).await;

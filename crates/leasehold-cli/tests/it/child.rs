@@ -44,19 +44,12 @@ async fn what_cannot_run_is_126_or_127() {
 #[tokio::test]
 async fn a_script_that_has_no_interpreter_says_so() {
     let store = Store::memory();
+    let crlf = "its first line ends in a carriage return (CRLF)";
+    let none = "there is no /no/such/python, which its first line names";
     for (line, said) in [
-        (
-            "#!/bin/sh\r\n",
-            "its first line ends in a carriage return (CRLF)",
-        ),
-        (
-            "#!/usr/bin/env sh\r\n",
-            "its first line ends in a carriage return (CRLF)",
-        ),
-        (
-            "#! /no/such/python -u\n",
-            "there is no /no/such/python, which its first line names",
-        ),
+        ("#!/bin/sh\r\n", crlf),
+        ("#!/usr/bin/env sh\r\n", crlf),
+        ("#! /no/such/python -u\n", none),
     ] {
         store.program("script.sh", &format!("{line}exit 0\n"));
         let ended = ends(&store, "run k -- ./script.sh", 126).await;

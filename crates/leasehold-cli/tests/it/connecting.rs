@@ -84,13 +84,9 @@ async fn what_the_server_says() {
     let cause = "WRONGPASS invalid username-password pair";
     fails(&wrong, &address, cause).await;
     fails(&format!("redis://{address}/"), &address, "NOAUTH").await;
-    for (line, cause) in [
-        (
-            "-DENIED Redis is running in protected mode because\r\n",
-            "protected mode",
-        ),
-        ("-ERR max number of clients reached\r\n", "maxclients"),
-    ] {
+    let denied = "-DENIED Redis is running in protected mode because\r\n";
+    let full = "-ERR max number of clients reached\r\n";
+    for (line, cause) in [(denied, "protected mode"), (full, "maxclients")] {
         let address = one_that_says(line).await;
         fails(&format!("redis://{address}/"), &address, cause).await;
     }

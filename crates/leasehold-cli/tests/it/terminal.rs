@@ -166,10 +166,8 @@ fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
         "$L run k -- sh -c 'stty -echo -icanon; kill -KILL $$'; stty -a | tr -d '\\n'; echo\n",
     );
     let shown = terminal.wait_for("iexten");
-    assert!(
-        shown.contains(" icanon") && !shown.contains("-icanon "),
-        "{shown}"
-    );
+    let is_as_before = shown.contains(" icanon") && !shown.contains("-icanon ");
+    assert!(is_as_before, "{shown}");
     terminal.types("exit\n");
     terminal.finish();
 }

@@ -43,84 +43,59 @@ fn expired() -> AuditEvent {
 #[test]
 fn sentences() {
     let kept_until = Some(AT + Duration::from_secs(60));
-    let by = ClientInfo::new("ops1", 3, None);
-    let who = "build7 (pid 812, label deploy)";
     let granted = |asked, behind| AuditEvent::Granted { asked, behind };
     let released = |millis, kept_until| AuditEvent::Released {
         since: before(millis),
         kept_until,
     };
-    for (event, says) in [
-        (
-            granted(AT, None),
-            format!("granted to {who} at once, token 7"),
-        ),
-        (
-            granted(before(3_200), Some(Arrival(8))),
-            format!(
-                "granted to {who} after waiting 3.2 s, behind another claim of the same client, \
-                 token 7"
-            ),
-        ),
-        (
-            released(250_000, None),
-            format!("released by {who} after 4 min 10 s, token 7"),
-        ),
-        (
-            released(100, kept_until),
-            format!(
-                "released by {who} after 100 ms, stays taken until 2026-01-31T12:01:00Z (minimum \
-                 hold), token 7"
-            ),
-        ),
-        (
-            expired(),
-            format!("expired: {who} had it for 30 s, found 2.0 s later, token 7"),
-        ),
-        (
-            AuditEvent::Died {
-                since: before(1_000),
-                kept_until: None,
-            },
-            format!("ended after 1.0 s: {who} has died, token 7"),
-        ),
-        (
-            AuditEvent::Broken {
-                since: before(1_000),
-                by,
-            },
-            format!("taken from {who} after 1.0 s by ops1 (pid 3), token 7"),
-        ),
-        (
-            AuditEvent::Returned,
-            format!("grant taken back from {who}, which waits in its place again, token 7"),
-        ),
-        (
-            AuditEvent::Adopted {
-                former: Token::from(6),
-            },
-            format!("taken over by {who}, token 7"),
-        ),
-        (
-            AuditEvent::Rotated {
-                former: "0…".to_owned(),
-            },
-            format!("new claim id for {who}, token 7"),
-        ),
-        (
-            AuditEvent::Downgraded,
-            format!("held as a reader by {who}, token 7"),
-        ),
-        (
-            AuditEvent::Resized { from: 3, to: 5 },
-            "resized from 3 to 5 permits".to_owned(),
-        ),
-    ] {
-        let shown = EntryView::from(&record(event)).to_string();
-        let expected = format!("2026-01-31T12:00:00.123Z  orders/42  {says}");
-        assert_eq!(shown, expected);
-    }
+    let (since, by) = (before(1_000), ClientInfo::new("ops1", 3, None));
+    let died = AuditEvent::Died {
+        since,
+        kept_until: None,
+    };
+    let former = Token::from(6);
+    let rotated = AuditEvent::Rotated {
+        former: "0…".to_owned(),
+    };
+    let events = [
+        granted(AT, None),
+        granted(before(3_200), Some(Arrival(8))),
+        released(250_000, None),
+        released(100, kept_until),
+        expired(),
+        died,
+        AuditEvent::Broken { since, by },
+        AuditEvent::Returned,
+        AuditEvent::Adopted { former },
+        rotated,
+        AuditEvent::Downgraded,
+        AuditEvent::Resized { from: 3, to: 5 },
+    ];
+    let shown = events.map(|event| EntryView::from(&record(event)).to_string());
+    let expected = SENTENCES
+        .trim()
+        .replace("WHO", "build7 (pid 812, label deploy)");
+    let expected = expected.lines().map(|says| {
+        let says = says.trim();
+        format!("2026-01-31T12:00:00.123Z  orders/42  {says}")
+    });
+    assert_eq!(Vec::from(shown), expected.collect::<Vec<_>>());
 }
+
+const SENTENCES: &str = "
+    granted to WHO at once, token 7
+    granted to WHO after waiting 3.2 s, behind another claim of the same client, token 7
+    released by WHO after 4 min 10 s, token 7
+    released by WHO after 100 ms, stays taken until 2026-01-31T12:01:00Z (minimum hold), token 7
+    expired: WHO had it for 30 s, found 2.0 s later, token 7
+    ended after 1.0 s: WHO has died, token 7
+    taken from WHO after 1.0 s by ops1 (pid 3), token 7
+    grant taken back from WHO, which waits in its place again, token 7
+    taken over by WHO, token 7
+    new claim id for WHO, token 7
+    held as a reader by WHO, token 7
+    resized from 3 to 5 permits
+";
 
 #[test]
 fn an_entry_in_json() {

@@ -42,10 +42,8 @@ fn rows_that_come_later_stand_under_the_same_columns() {
     const COLUMNS: &[Column<&str>] = &[("KEY", |key| (*key).to_owned()), ("N", |_| "1".to_owned())];
     let (first, second) = (["a-long-key", "b"], ["c", "one-that-is-longer"]);
     let mut layout = Layout::new(COLUMNS, &[], &first.iter(), None);
-    assert_eq!(
-        layout.text(first.iter(), true),
-        "KEY         N\na-long-key  1\nb           1\n"
-    );
+    let table = "KEY         N\na-long-key  1\nb           1\n";
+    assert_eq!(layout.text(first.iter(), true), table);
     let later = "c                   1\none-that-is-longer  1\n";
     assert_eq!(layout.text(second.iter(), false), later);
     let narrow = [(COLUMNS[0], 0, 5), (COLUMNS[1], 1, WHOLE)];

@@ -152,11 +152,8 @@ impl Terminal {
     pub(crate) fn end(&mut self) -> ExitStatus {
         let begun = Instant::now();
         while self.read() {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "no end:\n{}",
-                self.screen().contents()
-            );
+            let shown = self.screen().contents();
+            assert!(begun.elapsed() < PATIENCE, "no end:\n{shown}");
         }
         self.child.wait().expect("an end")
     }

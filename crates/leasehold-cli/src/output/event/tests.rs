@@ -10,11 +10,14 @@ fn keys(keys: &[&str]) -> Vec<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
-fn tokens(tokens: &[(&str, Option<u64>)]) -> Vec<(String, Option<u64>)> {
-    let named = tokens
+/// The keys of these were acquired, with these tokens.
+fn acquired(tokens: &[(&str, Option<u64>)], waited: Duration, announced: bool) -> Event {
+    let tokens = tokens
         .iter()
         .map(|(key, token)| ((*key).to_owned(), *token));
-    named.collect()
+    let tokens: Vec<_> = tokens.collect();
+    let keys: Vec<_> = tokens.iter().map(|(key, _)| key.clone()).collect();
+    Event::acquired(&keys, &tokens, waited, None, (false, announced))
 }
 
 /// Expects this object.
@@ -36,13 +39,7 @@ fn object(event: &Event) -> Value {
 
 #[test]
 fn several_keys_have_a_token_each() {
-    let acquired = Event::acquired(
-        &keys(&["b", "a"]),
-        &tokens(&[("b", Some(7)), ("a", Some(9))]),
-        Duration::ZERO,
-        None,
-        (false, false),
-    );
+    let acquired = acquired(&[("b", Some(7)), ("a", Some(9))], Duration::ZERO, false);
     let sentence = acquired.sentence(true).unwrap();
     assert_eq!(sentence, "acquired b, a, tokens 7, 9");
     let expected = json!({
@@ -103,13 +100,7 @@ fn what_is_left_running_is_named_as_far_as_a_line_goes() {
 
 #[test]
 fn without_a_token_there_is_no_number() {
-    let acquired = Event::acquired(
-        &keys(&["a", "b"]),
-        &tokens(&[("a", None), ("b", None)]),
-        Duration::ZERO,
-        None,
-        (false, false),
-    );
+    let acquired = acquired(&[("a", None), ("b", None)], Duration::ZERO, false);
     let sentence = acquired.sentence(true).unwrap();
     assert_eq!(sentence, "acquired a, b, without a token");
     let expected = json!({"event": "acquired", "key": "a", "keys": ["a", "b"], "waited_ms": 0});
@@ -128,11 +119,8 @@ fn says_who_holds() {
 
 #[test]
 fn what_was_not_announced_ends_in_silence() {
-    let acquired = |announced| {
-        let (keys, tokens) = (keys(&["k"]), tokens(&[("k", Some(7))]));
-        let waited = Duration::from_millis(1500);
-        Event::acquired(&keys, &tokens, waited, None, (false, announced))
-    };
+    let waited = Duration::from_millis(1500);
+    let acquired = |announced| acquired(&[("k", Some(7))], waited, announced);
     assert_eq!(acquired(false).sentence(false), None);
     let quiet = acquired(false);
     assert_eq!(quiet.sentence(true).unwrap(), "acquired k, token 7");

@@ -345,9 +345,8 @@ async fn a_saved_lease_that_was_lost_is_said() {
     for succeeds in ["hold --save k.lease --detach k", "break --yes k"] {
         store.run(succeeds).await.has_code(Some(0));
     }
-    let renewed = store.run("renew -q k.lease").await;
     let why = "it was released, or it has expired";
-    renewed.has_ended_saying(Some(79), why);
+    ends_saying(&store, "renew -q k.lease", 79, why).await;
     ends_saying(&store, "release -q k.lease", 79, "k was not held").await;
 }
 
@@ -376,7 +375,6 @@ async fn a_line_of_a_shell_is_run() {
     for wrong in ["-c true -- true", "-c ''"] {
         store.run(format!("run k {wrong}")).await.has_code(Some(64));
     }
-    let spaced = store.run(&("run k --", "echo hello")).await;
     let hint = "hint: to run a line of a shell, use -c";
-    spaced.has_ended_saying(Some(127), hint);
+    ends_saying(&store, &("run k --", "echo hello"), 127, hint).await;
 }

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use crate::common::{Store, ends, files_below, leasehold, table};
+use crate::common::{Store, ends, ends_saying, files_below, leasehold, table};
 
 const RUN: &str = "run --metrics-file X k -- echo ran";
 const SAVE: &str = "hold --save X k";
@@ -86,9 +86,8 @@ async fn files_of_another_kind_are_not_replaced() {
     run.has_said(said);
     assert_eq!(fs::read_to_string(store.path("deploy")).unwrap(), script);
 
-    let refused = store.run("run --metrics-file - k -- true").await;
     let said = "metrics are not written to standard output";
-    refused.has_ended_saying(Some(64), said);
+    ends_saying(&store, "run --metrics-file - k -- true", 64, said).await;
 }
 
 /// Its lock could not be released any more.

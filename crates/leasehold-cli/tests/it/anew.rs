@@ -21,22 +21,15 @@ use crate::common::{Store, eventually, in_shell, leasehold, table};
 use crate::descendants::{Watched, only_child_of};
 
 /// What a user may try with them, and what `ps` shows of them.
-const OF_A_USER: [&str; 7] = [
-    "__shim",
-    "__shim --help",
-    "__shim true",
-    "__shim true echo ran",
-    "__probe",
-    "__probe 1",
-    "__probe -1",
-];
+const OF_A_USER: &str = "__shim | __shim --help | __shim true | __shim true echo ran | \
+    __probe | __probe 1 | __probe -1";
 
 #[tokio::test]
 async fn only_leasehold_starts_it() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    for typed in OF_A_USER {
+    for typed in OF_A_USER.split(" | ") {
         let role = typed.split(' ').next().unwrap();
         let stranger = UnixStream::connect(&path).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -65,13 +58,8 @@ async fn only_leasehold_starts_it() {
             assert!(said.contains("hint: "), "{typed}: {said}");
         }
     }
-    for shown in [
-        "--help",
-        "help run",
-        "man",
-        "completions bash",
-        "completions zsh",
-    ] {
+    let all = "--help | help run | man | completions bash | completions zsh";
+    for shown in all.split(" | ") {
         let output = leasehold(shown).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let named = said.contains("__shim") || said.contains("__probe");

@@ -168,12 +168,8 @@ async fn what_waiting_cannot_mend_ends_at_once() {
         (wrong, "password"),
         (plain, "password"),
     ] {
-        for command in [
-            "run k -- true",
-            "run -w 1h k -- true",
-            "hold k",
-            "elect k -- true",
-        ] {
+        let all = "run k -- true | run -w 1h k -- true | hold k | elect k -- true";
+        for command in all.split(" | ") {
             let ended = ends(&url, command, 69).await;
             is_told(0, &ended);
             ended.has_said(why);

@@ -207,18 +207,8 @@ async fn completions_and_manual_come_from_the_definitions() {
     for section in ["NAME", "\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES"] {
         page.has_shown(format!(".SH {section}"));
     }
-    for subcommand in [
-        "run",
-        "hold",
-        "elect",
-        "show",
-        "ls",
-        "break",
-        "resize",
-        "init",
-        "config",
-        "completions",
-    ] {
+    let subcommands = "run hold elect show ls break resize init config completions";
+    for subcommand in subcommands.split(' ') {
         let page = run(("man", subcommand)).await.stdout;
         says(&page, [&format!(".TH leasehold-{subcommand} 1")]);
     }

@@ -49,14 +49,8 @@ async fn a_mistake_is_named_with_its_line_and_what_to_write() {
     }
     // Whoever uses a store says so, and does nothing.
     write(&file, "stroe = 'local:'\n");
-    for arguments in [
-        "run k -- echo ran",
-        "hold k",
-        "ls",
-        "show k",
-        "top",
-        "doctor",
-    ] {
+    let all = "run k -- echo ran | hold k | ls | show k | top | doctor";
+    for arguments in all.split(" | ") {
         let ended = place.run(arguments).await;
         ended.has_printed(Some(64), "");
         ended.has_said("did you mean store?");

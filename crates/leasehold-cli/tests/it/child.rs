@@ -75,17 +75,15 @@ async fn the_command_knows_its_key_token_and_store() {
 async fn input_and_output_are_the_commands_own() {
     let store = Store::memory();
     let command = store.command(("run k -- sh -c", "cat; echo err >&2"));
-    let ended = Process::spawn_with_input(command, "in\0put\n")
-        .finish()
-        .await;
+    let process = Process::spawn_with_input(command, "in\0put\n");
+    let ended = process.finish().await;
     assert_eq!((&*ended.stdout, &*ended.stderr), ("in\0put\n", "err\n"));
 }
 
 #[tokio::test]
 async fn arguments_are_passed_as_they_are() {
-    let ended = Store::memory()
-        .run("run k -- printf '%s|\\n' -n -- -w 'a b'")
-        .await;
+    let store = Store::memory();
+    let ended = store.run("run k -- printf '%s|\\n' -n -- -w 'a b'").await;
     assert_eq!(ended.stdout, "-n|\n--|\n-w|\na b|\n");
 }
 
@@ -166,9 +164,8 @@ async fn killed_itself_it_takes_the_command_along() {
 
 #[tokio::test]
 async fn events_in_json() {
-    let ended = Store::memory()
-        .run(&("run --json k -- sh -c", "exit 3"))
-        .await;
+    let run = ("run --json k -- sh -c", "exit 3");
+    let ended = ends(&Store::memory(), run, 3).await;
     let events = events(&ended.stderr);
     assert_eq!(names(&events), ["acquired", "released", "exit"]);
     assert_eq!(events[0]["key"], "k");

@@ -358,9 +358,8 @@ async fn fifty_commands_count_to_fifty(store: &Store) {
     let count = store.path("count");
     std::fs::write(&count, "0").unwrap();
     let script = "read n < count; echo $((n + 1)) > count";
-    let all: Vec<_> = (0..50)
-        .map(|_| store.spawn(("run -q k -- sh -c", script)))
-        .collect();
+    let spawn = |_| store.spawn(("run -q k -- sh -c", script));
+    let all: Vec<_> = (0..50).map(spawn).collect();
     for each in all {
         each.finish().await.has_been_quiet(Some(0));
     }

@@ -21,21 +21,9 @@ enum Layer {
 }
 
 impl Layer {
-    const ALL: [Self; 8] = [
-        Self::Option,
-        Self::Variable,
-        Self::UsersProfile,
-        Self::SystemsProfile,
-        Self::User,
-        Self::System,
-        Self::NamedProfile,
-        Self::Named,
-    ];
-
     /// A TTL that nothing else sets.
     fn ttl(self) -> String {
-        let number = Self::ALL.iter().position(|it| *it == self).unwrap();
-        format!("{}s", 11 + number)
+        format!("{}s", 11 + self as usize)
     }
 }
 
@@ -84,7 +72,7 @@ async fn each_place_goes_before_those_below_it() {
         ("", &[file, of_p], &[Option, Variable, NamedProfile, Named]),
         (p, &[file, of_q], &[Option, NamedProfile, Variable, Named]),
     ] {
-        let mut elsewhere = Layer::ALL.to_vec();
+        let mut elsewhere = [&of_profile[..], &[NamedProfile, Named]].concat();
         elsewhere.retain(|from| !order.contains(from));
         for (above, expected) in order.iter().enumerate() {
             let set = [&order[above..], &elsewhere].concat();

@@ -3,7 +3,7 @@
 use leasehold_testkit::expect::says;
 use std::process::Command;
 
-use crate::common::{Arguments, Store, leasehold, table};
+use crate::common::{Arguments, Store, ends, ends_printing, ends_saying, leasehold, table};
 use leasehold_testkit::process::{Finished, Process};
 
 async fn run(arguments: impl Arguments) -> Finished {
@@ -65,8 +65,7 @@ async fn wrong_usage_is_64_and_says_why() {
     "
     );
     for [arguments, said] in table::<2>(&refused) {
-        let ended = run(&arguments).await;
-        ended.has_ended_saying(Some(64), said);
+        let ended = ends_saying(&Store::memory(), &arguments, 64, said).await;
         ended.has_said_first("leasehold: ");
         assert_eq!(ended.stdout, "", "{arguments:?}");
     }
@@ -95,8 +94,7 @@ async fn options_of_other_commands_are_answered_with_ours() {
         release                    | hint: for example: leasehold release deploy.lease
     ",
     ) {
-        let refused = run(arguments).await;
-        refused.has_ended_saying(Some(64), hint);
+        let refused = ends_saying(&Store::memory(), arguments, 64, hint).await;
         refused.has_not_said("dash");
         refused.has_not_said("tip:");
     }
@@ -126,8 +124,7 @@ async fn the_short_help_fits_a_screen() {
 #[tokio::test]
 async fn what_is_set_in_the_environment_is_not_asked_for() {
     for arguments in ["run k", "hold", "elect k", "show"] {
-        let refused = run(arguments).await;
-        refused.has_code(Some(64));
+        let refused = ends(&Store::memory(), arguments, 64).await;
         let (subcommand, _) = arguments.split_once(' ').unwrap_or((arguments, ""));
         let usage = format!("Usage: leasehold {subcommand} [OPTIONS] ");
         refused.has_said(&usage);
@@ -142,8 +139,7 @@ async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
     let hint = "hint: for a key that begins with a dash write --key=-KEY";
     refused.has_ended_saying(Some(64), hint);
     refused.has_not_said("-- -j");
-    let ran = run("run --key=-jobs -- echo ran").await;
-    ran.has_printed(Some(0), "ran\n");
+    ends_printing(&Store::memory(), "run --key=-jobs -- echo ran", 0, "ran\n").await;
 
     let refused = run("elect -jobs -- true").await;
     let hint = "hint: the key of an election cannot begin with a dash";
@@ -197,8 +193,7 @@ async fn help_shows_no_secrets_of_the_environment() {
 #[tokio::test]
 async fn completions_and_manual_come_from_the_definitions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = run(("completions", shell)).await;
-        script.has_code(Some(0));
+        let script = ends(&Store::memory(), ("completions", shell), 0).await;
         for word in ["on-lost", "recover-as", "elect", "resize"] {
             script.has_shown(word);
         }
@@ -230,8 +225,7 @@ async fn every_subcommand_of_the_help_has_a_page() {
         assert!(names.contains(&known), "{names:?}");
     }
     for name in names {
-        let page = run(("man", name)).await;
-        page.has_code(Some(0));
+        let page = ends(&Store::memory(), ("man", name), 0).await;
         let title = format!(".TH leasehold-{name} 1");
         for part in [&*title, ".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES"] {
             page.has_shown(part);

@@ -230,7 +230,10 @@ async fn a_probe_that_was_stopped_goes_on() {
     let (pid, mut says) = (Pid::from_child(&probe), probe.stdout.take().unwrap());
     says.read_exact(&mut [0]).unwrap();
     let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    eventually(|| stat().contains(") S "), "it waits").await;
+    assert!(
+        eventually(async || stat().contains(") S ")).await,
+        "it waits"
+    );
     kill_process(pid, Signal::STOP).unwrap();
     waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
     kill_process(pid, Signal::CONT).unwrap();

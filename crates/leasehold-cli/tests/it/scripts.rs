@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::children::Gate;
 use crate::common::{
-    Store, ends, ends_printing, ends_saying, in_environment_of, in_shell, json_lines, on_each_store, with_own_mounts,
+    Store, ends, ends_printing, ends_saying, in_environment_of, in_shell, json_lines,
+    on_each_store, with_own_mounts,
 };
 use leasehold_testkit::process::{Process, Signal};
 use rustix::fs::{FlockOperation, flock};

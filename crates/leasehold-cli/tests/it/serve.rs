@@ -308,7 +308,8 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
     server.stop();
     let is_silent = |table: &Value| shows(table) && table["error"].is_string();
     events.event("locks", is_silent).await;
-    let (_, graph) = Request::get(&address, "/api/v1/waits").json().await;
+    let asked = Request::get(&address, "/api/v1/waits");
+    let graph = asked.answers(200).await;
     assert!(graph["error"].is_string(), "{graph}");
     assert!(graph["read_ms_ago"].is_u64(), "{graph}");
     server.cont();

@@ -5,10 +5,11 @@ use leasehold_testkit::server::RedisServer;
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
-use crate::anew::eventually;
 use crate::children::Gate;
 use crate::common::pty::Terminal;
-use crate::common::{Store, ends, in_shell, includes, json_lines, on_each_store, printing, spawn_at};
+use crate::common::{
+    Store, ends, in_shell, includes, json_lines, on_each_store, printing, spawn_at,
+};
 
 on_each_store!(
     changes_are_tables_of_their_own,
@@ -109,6 +110,6 @@ async fn it_ends_on_a_signal_also_while_nobody_reads() {
         let call = std::fs::read_to_string(&call).unwrap();
         call.split(' ').nth(1) == Some("0x1")
     };
-    eventually(|| writes() && writes(), "it writes").await;
+    assert!(eventually(async || writes() && writes()).await, "it writes");
     watch.ends_by(Signal::TERM).await.has_code(Some(0));
 }

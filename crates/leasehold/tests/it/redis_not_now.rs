@@ -221,9 +221,8 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
 #[tokio::test]
 async fn a_recovery_is_tried_until_it_is_answered() {
     let server = RedisServer::start();
-    let refusals = Refusals::default();
-    let holder = client(&server.url(), &Refusals::default()).await;
-    let waiter = client(&server.url(), &refusals).await;
+    let (holder, _) = client(&server.url()).await;
+    let (waiter, refusals) = client(&server.url()).await;
     let crashed = holder.mutex("k").unwrap().lock().await.unwrap();
     let parts = crashed.parts().unwrap();
     let lock = waiter.mutex("k").unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::children::Gate;
 use crate::common::pty::Terminal;
 use crate::common::{
-    Store, ends, in_shell, includes, json_lines, on_each_store, printing, spawn_at,
+    Store, ends, eventually, in_shell, includes, json_lines, on_each_store, printing,
 };
 
 on_each_store!(

@@ -117,8 +117,11 @@ impl RedisServer {
     }
 
     fn url_with(&self, credentials: &str) -> String {
-        let tls = if self.certificates.is_some() { "s" } else { "" };
-        format!("redis{tls}://{credentials}127.0.0.1:{}/", self.port())
+        let scheme = match self.certificates {
+            Some(_) => "rediss",
+            None => "redis",
+        };
+        format!("{scheme}://{credentials}127.0.0.1:{}/", self.port())
     }
 
     /// The URL of its Unix socket, with the password if there is one:

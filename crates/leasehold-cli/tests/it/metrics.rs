@@ -4,11 +4,11 @@ use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_testkit::process::Signal;
 
-use crate::common::{Store, ends_printing, eventually, leasehold, saying};
+use crate::common::{Store, ends_printing, leasehold, saying, within};
 
 /// By the names of the metrics.
 type Values = BTreeMap<String, f64>;
@@ -45,7 +45,8 @@ fn has(values: &Values, expected: &[(&str, f64)]) {
 
 /// Reads it until something is so: it is written by a thread of its own.
 async fn until(file: &Path, key: &str, is_so: impl Fn(&Values) -> bool) {
-    let comes = eventually(async || is_so(&read(file, key))).await;
+    let limit = Duration::from_secs(30);
+    let comes = within(limit, async || is_so(&read(file, key))).await;
     assert!(comes, "{:?}", read(file, key));
 }
 

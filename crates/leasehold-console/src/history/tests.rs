@@ -75,11 +75,14 @@ fn sentences() {
     let expected = SENTENCES
         .trim()
         .replace("WHO", "build7 (pid 812, label deploy)");
-    let expected = expected.lines().map(|says| {
+    assert_eq!(shown.len(), expected.lines().count());
+    for (shown, says) in shown.iter().zip(expected.lines()) {
         let says = says.trim();
-        format!("2026-01-31T12:00:00.123Z  orders/42  {says}")
-    });
-    assert_eq!(Vec::from(shown), expected.collect::<Vec<_>>());
+        assert_eq!(
+            *shown,
+            format!("2026-01-31T12:00:00.123Z  orders/42  {says}")
+        );
+    }
 }
 
 const SENTENCES: &str = "

@@ -50,8 +50,8 @@ fn each_answer_of_a_text_of_many_is_whole() {
     let sent: Vec<_> = (1..).zip(numbers).map(|(kind, n)| reply(kind, n)).collect();
     let text = sent.concat();
     let read = script::each_reply(bulk(&text)).unwrap();
-    let whole = sent.iter().map(|reply| bulk(reply));
-    assert!(whole.eq(read.iter().cloned()), "{read:?}");
+    let whole: Vec<_> = sent.iter().map(|reply| bulk(reply)).collect();
+    assert_eq!(read, whole);
     for reply in &read {
         script::read_reply(reply).unwrap();
     }

@@ -11,6 +11,7 @@ use leasehold::store::redis::RedisStore;
 use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -87,7 +88,11 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
     server.cont();
     // Both were carried out: unknown means just that.
     let again = claim(&store, 1);
-    let answer = answered("an answer", async || store.claim(&key, &again).await).await;
+    let answer = answered("an answer", async || store.claim(&key, &again).await);
+    // Long before the claim would lapse.
+    let answer = timeout(Duration::from_secs(20), answer)
+        .await
+        .expect("in time");
     assert_eq!(answer.reply, ClaimReply::Gone);
 }
 

@@ -36,6 +36,12 @@ async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiting {
     waiter
 }
 
+/// Long before a hold would lapse.
+async fn lease(waiter: Waiting) -> Lease {
+    let granted = timeout(SOON, granted(waiter)).await;
+    granted.expect("its turn")
+}
+
 #[tokio::test]
 async fn a_run_goes_on_while_the_server_stands_still() {
     let (server, client_a, other, mut held) = held().await;
@@ -48,7 +54,7 @@ async fn a_run_goes_on_while_the_server_stands_still() {
     for waiter in line {
         let token = held.token();
         releases.push(tokio::spawn(held.release()));
-        held = granted(waiter).await;
+        held = lease(waiter).await;
         assert!(held.is_valid() && held.token() > token);
     }
     let token = held.token();
@@ -112,7 +118,7 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
         assert_eq!(released.unwrap(), Released::Held, "{state:?}");
         let next = match early {
             Ok(next) => next.unwrap().unwrap(),
-            Err(_) => granted(waiter).await,
+            Err(_) => lease(waiter).await,
         };
         assert!(next.token() > token, "{state:?}");
     }
@@ -129,7 +135,7 @@ async fn who_comes_between_two_of_a_client_is_served_between_them() {
     for waiter in [first, second, third] {
         assert!(!waiter.is_finished());
         let _ = next.release().await.unwrap();
-        next = granted(waiter).await;
+        next = lease(waiter).await;
         assert!(next.token() > token);
         token = next.token();
     }
@@ -147,7 +153,7 @@ async fn a_lease_whose_id_was_told_is_not_passed_on() {
     assert!(early.is_err(), "the server has not said so");
     server.cont();
     let _ = release.await.unwrap().unwrap();
-    drop(granted(waiter).await);
+    drop(lease(waiter).await);
 }
 
 #[tokio::test]
@@ -157,11 +163,11 @@ async fn a_run_whose_holder_is_broken_goes_on_under_higher_tokens() {
     let second = waiter(&client_a, &other, 2).await;
     let broken = other.break_key("k").await.unwrap();
     assert_eq!(timeout(SOON, held.lost()).await.unwrap(), Loss::Revoked);
-    let first = granted(first).await;
+    let first = lease(first).await;
     assert!(first.token() > broken.token, "{broken:?}");
     let token = first.token();
     let _ = first.release().await.unwrap();
-    assert!(granted(second).await.token() > token);
+    assert!(lease(second).await.token() > token);
 }
 
 #[tokio::test]
@@ -173,8 +179,8 @@ async fn who_leaves_a_run_holds_up_nobody() {
     first.abort();
     in_line(&other, "k", 2).await;
     let _ = held.release().await.unwrap();
-    let _ = granted(second).await.release().await.unwrap();
-    drop(granted(last).await);
+    let _ = lease(second).await.release().await.unwrap();
+    drop(lease(last).await);
 }
 
 /// What a client leaves behind that dies: all of its run goes with it.
@@ -199,5 +205,5 @@ async fn a_dead_client_holds_up_nobody_with_its_run() {
     in_line(&other, "k", 20).await;
     let last = waiter(&other, &other, 21).await;
     runtime.shutdown_background();
-    drop(granted(last).await);
+    drop(lease(last).await);
 }

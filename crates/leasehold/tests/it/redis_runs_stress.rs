@@ -158,7 +158,9 @@ async fn two_clients_on_one_store_pass_a_key_on() {
     let (one, two) = (client_of(store.clone()).await, client_of(store).await);
     let (held, waiter) = contended(&one, &two, "k").await;
     let token = held.token();
-    assert!(hand_over(held, waiter).await.token() > token);
+    // Long before the hold would lapse.
+    let next = timeout(Duration::from_secs(20), hand_over(held, waiter)).await;
+    assert!(next.expect("its turn").token() > token);
 }
 
 /// Threads that drive a runtime of their own only while they lock.

@@ -4,6 +4,7 @@
 use std::fmt::{Debug, Display};
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
 use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
@@ -11,6 +12,7 @@ use leasehold::{Client, Error, ErrorKind, Lease, Released, Settings, StoreError}
 pub(crate) use leasehold_testkit::expect::says;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use crate::support::{LIMIT, id, in_line, release_of, soon, waiting};
 
@@ -82,7 +84,7 @@ pub(crate) fn contended(
 ) -> impl Future<Output = (Lease, Waiting)> {
     let locked = lock(holder, key);
     async move {
-        let held = locked.await;
+        let held = soon("the key", locked).await;
         let waits = waiting(waiter, key);
         in_line(holder, key, 1).await;
         (held, waits)
@@ -106,6 +108,7 @@ pub(crate) async fn answered<T, E>(what: &str, call: impl AsyncFn() -> Result<T,
             if let Ok(answer) = call().await {
                 return answer;
             }
+            sleep(Duration::from_millis(2)).await;
         }
     };
     soon(what, asked).await

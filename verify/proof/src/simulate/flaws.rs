@@ -58,7 +58,11 @@ impl Flaw {
         let mut entries = PATCHES.split("\n* ");
         let own = entries.find_map(|entry| entry.strip_prefix(&*name)?.strip_prefix('\n'));
         let lines = own.into_iter().flat_map(str::lines);
-        let patches = lines.filter_map(|line| line.strip_prefix("  ")?.split_once(" =>"));
+        let patches = lines.map(|line| {
+            let patch = line.strip_prefix("  ");
+            let patch = patch.and_then(|line| line.split_once(" =>"));
+            patch.unwrap_or_else(|| unreachable!("{line:?} is no change of a script"))
+        });
         let text = |text: &str| text.replace("\\n", "\n");
         let patch =
             |(from, to): (&str, &str)| (text(from), text(to.strip_prefix(' ').unwrap_or(to)));

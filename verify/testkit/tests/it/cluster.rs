@@ -41,9 +41,9 @@ async fn every_key_has_an_owner_and_replicas_take_over_when_told() {
     for primary in cluster.primaries() {
         assert_eq!(cluster.replicas_of(primary).len(), 1);
     }
-    let ports = cluster.nodes().iter().map(|it| it.address().to_string());
-    let ports: Vec<_> = ports.collect();
-    let url = format!("redis-cluster://{}/", ports.join(","));
+    let hosts = cluster.nodes().iter();
+    let hosts: Vec<_> = hosts.map(|it| format!("127.0.0.1:{}", it.port())).collect();
+    let url = format!("redis-cluster://{}/", hosts.join(","));
     assert_eq!(cluster.url(), url);
 
     // Replicas take over when told.

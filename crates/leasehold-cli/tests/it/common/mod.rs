@@ -174,7 +174,8 @@ impl Store {
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
     pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
         let is_so = async || true_of(&self.show(key).await);
-        let comes = eventually(is_so).await;
+        // Longer than any period of these tests, and no longer than the TTL of a hold.
+        let comes = within(Duration::from_secs(30), is_so).await;
         assert!(comes, "it never came: {}", self.show(key).await);
     }
 

@@ -90,7 +90,7 @@ impl Drawing {
     /// A fault by its name on a menu.
     pub(super) fn draw(&self, name: &str, random: &mut Rng) -> Fault {
         match name {
-            // A grant is told late, and to whoever comes next in time.
+            // A grant that is told late, and whoever comes next is told in time.
             "told-late" => {
                 let late = random.u64(200..500);
                 Fault::Delay(self.which(random), Way::Back, late, late + 100)

@@ -33,7 +33,10 @@ pub(in crate::model) fn smallest_queue() -> QueueModel {
 pub(super) fn all() -> Vec<Entry> {
     let queue = |line: &'static str| {
         let mut cells = line.split(" | ");
-        let mut next = || cells.next().unwrap_or_default();
+        let mut next = || {
+            let cell = cells.next();
+            cell.unwrap_or_else(|| unreachable!("{line:?} lacks a cell"))
+        };
         let (name, parts, events, wanted) = (next(), next(), next(), next());
         Entry::new(name, Method::Exhaustive, model(parts, events, wanted))
     };

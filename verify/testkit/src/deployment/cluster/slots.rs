@@ -71,7 +71,8 @@ impl SlotMove<'_> {
         let seen = ["CLUSTER", "GETKEYSINSLOT", &slot, &count];
         let keys: Vec<Vec<u8>> = self.from.query(&seen);
         if !keys.is_empty() {
-            self.send(&keys).unwrap_or_else(|error| panic!("{error}"));
+            let sent = self.send(&keys);
+            sent.unwrap_or_else(|error| panic!("{:?}: {error}", self.from));
         }
         keys.len()
     }
@@ -83,7 +84,7 @@ impl SlotMove<'_> {
     /// When a node refuses.
     pub fn migrate_key(&self, key: &str) -> bool {
         let answer = self.send(&[key.as_bytes().to_vec()]);
-        answer.unwrap_or_else(|error| panic!("{key}: {error}")) != "NOKEY"
+        answer.unwrap_or_else(|error| panic!("{:?}: {key}: {error}", self.from)) != "NOKEY"
     }
 
     /// Moves what keys there still are, makes the new owner known to all primaries, and waits until

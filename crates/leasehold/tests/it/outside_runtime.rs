@@ -330,7 +330,6 @@ fn a_shutdown_ends_with_the_runtime_of_its_client() {
 /// Its driver may have sent the request that nobody answers.
 #[test]
 fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (theirs, here) = (runtime(), runtime());
     let store = TestStore::new();
     let settings = Settings::default().with_operation_timeout(Duration::from_millis(500));
@@ -343,7 +342,8 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
     assert!(polled.is_none());
     // Now it is repeated, by the driver alone.
     store.make_slow(Duration::from_secs(3600));
-    theirs.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    let a_while = Duration::from_millis(100);
+    theirs.block_on(async { tokio::time::sleep(a_while).await });
     drop(theirs);
     let parts = here.block_on(soon("the end", parts));
     fails(parts, ErrorKind::Unavailable, &[]);
@@ -351,7 +351,6 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
 
 #[test]
 fn who_observes_again_is_told_again_that_the_runtime_has_ended() {
-    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (theirs, here) = (runtime(), runtime());
     let client = theirs.block_on(leasehold::connect("memory:")).unwrap();
     let mut leaders = theirs.block_on(async { client.election("e").unwrap().observe() });

@@ -34,7 +34,7 @@ pub(crate) const SYSTEM: u8 = 71;
 pub(crate) const OUTPUT: u8 = 74;
 /// The lock was not obtained in time (`EX_TEMPFAIL`).
 pub(crate) const CONFLICT: u8 = 75;
-/// The lease was lost while the command ran.
+/// The lease was lost while the command ran, or `hold` held it.
 pub(crate) const LOST: u8 = 79;
 /// The command was found and cannot be run.
 pub(crate) const CANNOT_RUN: u8 = 126;

@@ -59,7 +59,7 @@ pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
                 return;
             };
             // As long as there is enough among the first, the others need not be read.
-            let rest = of_machine().since(begun) * RESTS;
+            let rest = (of_machine().since(begun) * RESTS).min(PERIODS[1]);
             (pause, all) = match (more, all) {
                 (false, true) => (period.max(rest), true),
                 _ => (PAUSE.max(rest), !more),

@@ -68,7 +68,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the nodes were not there when a session was opened.
+    /// Whether the nodes were not there when they were needed.
     pub(crate) fn has_made_nodes(&self) -> bool {
         self.has_made_nodes.load(Ordering::Acquire)
     }

@@ -279,9 +279,11 @@ struct HeldUp(Option<Id>);
 
 impl HeldUp {
     fn here() -> Self {
+        // Who waits in place of a thread that drives holds up what that drives.
+        let outer = HELD_UP.get().filter(|_| drives());
         let here = Handle::try_current().ok();
         let single = here.filter(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
-        Self(HELD_UP.replace(single.map(|here| here.id())))
+        Self(HELD_UP.replace(outer.or_else(|| single.map(|here| here.id()))))
     }
 }
 
@@ -348,7 +350,7 @@ pub fn block_within<T: Send>(limit: Duration, future: impl Future<Output = T> + 
 /// of a blocking call, during which it does not drive the runtime and no timer of that goes on.
 pub(crate) fn block_anywhere<T: Send>(future: impl Future<Output = T> + Send) -> T {
     let driven = Handle::try_current().ok().filter(|_| drives());
-    let driven = driven.map(|runtime| runtime.id());
+    let driven = driven.map(|runtime| held_up().unwrap_or_else(|| runtime.id()));
     let wait = move || {
         let timers = driven.and_then(|_| BACKGROUND.get()?.timers());
         let Some(timers) = timers else {

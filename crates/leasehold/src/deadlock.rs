@@ -44,7 +44,7 @@ pub struct BlockedClaim {
     /// Who waits.
     pub waiter: WaiterInfo,
     /// The keys that its context holds and that other claims of the deadlock wait for. Empty if
-    /// other claims only wait behind it in the queue.
+    /// other claims only wait behind it in the queue, or for a key that its context would get first.
     pub holds: Vec<(Key, HolderInfo)>,
 }
 

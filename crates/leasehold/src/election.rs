@@ -203,7 +203,8 @@ impl Election {
     /// Watches the leaders: first the current one, then each change (another leader, another
     /// note, or no leader). The store pushes changes. The client polls only when a leader's lease
     /// may have expired unnoticed, and every 20 s to extend the watch. A store without push
-    /// ([`Capabilities::push`](crate::store::Capabilities::push)) is polled every second.
+    /// ([`Capabilities::push`](crate::store::Capabilities::push)), or of which nothing is heard, is
+    /// polled every second.
     ///
     /// A change that is followed by another at once may be skipped.
     ///

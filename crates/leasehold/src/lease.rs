@@ -395,7 +395,8 @@ impl<K: LeaseKind> Lease<K> {
     /// # Errors
     /// Same as [`Lease::renew`]. `Lost`: another client has replaced the id or taken over the
     /// claim; of concurrent rotations exactly one succeeds. `Invalid` if [`crate::ClaimIds`] makes
-    /// an id that another claim has, or cannot make one.
+    /// an id that another claim has, or cannot make one. `Unsupported` where the store has no
+    /// rotations: `redlock://`, `layout=classic`.
     ///
     /// # Examples
     /// ```

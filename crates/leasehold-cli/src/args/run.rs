@@ -94,9 +94,10 @@ impl RunArgs {
 /// Hold a lock until a signal arrives
 ///
 /// Prints the fencing token once it has the lock; with several keys, a line with token and key for
-/// each. Ends with status 0 on a signal, and with 79 when the lock is lost. A script that runs
-/// several commands under one lock starts `hold` with --background and --while-parent: then the
-/// lock is released when the script ends, also when it is killed. See the examples.
+/// each. Ends with status 0 on a signal, and with 79 when the lock is lost, also if only its release
+/// finds that. A script that runs several commands under one lock starts `hold` with --background and
+/// --while-parent: then the lock is released when the script ends, also when it is killed. See the
+/// examples.
 #[derive(Debug, Args)]
 #[command(after_help = HOLD_EXAMPLES)]
 #[command(mut_arg("json", |json| json.help(

@@ -137,7 +137,10 @@ impl<'a> Supervision<'a> {
     /// Takes note of what the terminal has sent to the child, which has ended, and not to us: as good as
     /// asked.
     fn note_typed(&mut self) {
-        let typed = self.child.typed().or_else(|| self.infer_typed());
+        let inferred = self.infer_typed();
+        // First: what is typed between the end of the probe and that would reach nobody.
+        self.take_terminal_back();
+        let typed = self.child.typed().or(inferred);
         let sent = [Signal::INT, Signal::QUIT, Signal::HUP];
         let sent = sent.into_iter().find(|sent| Some(sent.as_raw()) == typed);
         if let Some(signal) = sent.filter(|&signal| !sys::is_ignored(signal)) {

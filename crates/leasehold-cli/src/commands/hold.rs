@@ -25,6 +25,11 @@ const LOOK_AT_RELEASE: Duration = Duration::from_millis(20);
 
 /// How long that may take.
 const LONGEST_RELEASE: Duration = Duration::from_secs(10);
+
+/// The same, and how long the store has to confirm a release, once this ends: together shorter than all
+/// that is left to do may take.
+const AT_THE_END: Duration = Duration::from_secs(2);
+
 /// How often the file of --save is looked at.
 const LOOK_AT_FILE: Duration = Duration::from_secs(1);
 
@@ -91,13 +96,17 @@ async fn keep(
     };
     Status::from(status).at_the_latest();
     if status == exit::OK {
-        let released = held.release().await;
-        if let Err(error) = &released {
-            printer.warn(error.to_string());
+        let released = timeout(AT_THE_END, held.release()).await;
+        match &released {
+            Ok(Err(error)) => printer.warn(error.to_string()),
+            Err(_) => printer.warn(
+                "the store has not confirmed the release within 2 s; without it the lock ends with its TTL",
+            ),
+            Ok(Ok(_)) => {}
         }
         // As `run` has it: nobody had noticed.
-        let was_late = released.is_ok_and(|released| released == Released::AlreadyGone);
-        if was_late && !is_released(saved.as_ref()).await {
+        let was_late = matches!(released, Ok(Ok(Released::AlreadyGone)));
+        if was_late && !is_released(saved.as_ref(), AT_THE_END).await {
             let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();
             printer.event(Event::released(&keys, false));
             status = exit::LOST;
@@ -145,7 +154,7 @@ async fn leave_to_others(
 /// Completes when the lease is gone, also by `leasehold release`.
 async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printer) -> u8 {
     let reason = held.lost().await;
-    if reason == Loss::Gone && is_released(saved).await {
+    if reason == Loss::Gone && is_released(saved, LONGEST_RELEASE).await {
         return exit::OK;
     }
     let key = LeaseStatus::of(held).key;
@@ -160,7 +169,7 @@ async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printe
 
 /// Whether `leasehold release` has released what is saved there: it keeps the file locked until it has
 /// removed it.
-async fn is_released(saved: Option<&UserFile>) -> bool {
+async fn is_released(saved: Option<&UserFile>, longest: Duration) -> bool {
     let Some(saved) = saved else {
         return false;
     };
@@ -170,7 +179,7 @@ async fn is_released(saved: Option<&UserFile>) -> bool {
         }
     };
     // One that is stopped keeps no script from learning that its lock is lost.
-    let _ = timeout(LONGEST_RELEASE, ended).await;
+    let _ = timeout(longest, ended).await;
     !saved.is_there()
 }
 

@@ -168,7 +168,7 @@ fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
         let set = row.read(&value, None, Origin::variable(name.clone()));
         layer.insert(row.key, set.map_err(|why| refused(&name, why))?);
     }
-    // Else the login would be without it.
+    // Else a login would be without it.
     if !typed.contains_key(&Key::PasswordFile)
         && !layer.contains_key(&Key::PasswordFile)
         && let Some(password) = std::env::var_os(env::PASSWORD)

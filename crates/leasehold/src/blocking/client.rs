@@ -77,8 +77,8 @@ face! { impl Client {
     /// Returns the file descriptors that a guarded child process should inherit.
     #[cfg(unix)]
     now fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>>;
-    /// Releases all that this client holds or waits for. In a callback of a blocking call it does not
-    /// wait.
+    /// Releases all that this client holds or waits for. In a callback of a blocking call, and on the
+    /// only thread of the client's runtime, it does not wait.
     wait fn shutdown(&self, within: Duration) -> Shutdown;
 }}
 

@@ -3,7 +3,8 @@
 /// Declares a type of the blocking API, or methods of one.
 ///
 /// `struct Mutex;` wraps `crate::Mutex`. A method is its signature, after when it answers:
-/// - `wait fn` runs the future of the async method of that name on this thread;
+/// - `wait fn` runs the future of the async method of that name on this thread; one that cannot fail,
+///   in a callback of another, on a thread of its own;
 /// - `now fn` calls a method that waits for nothing.
 ///
 /// Either way the answer is turned into the type that the signature names, and the

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::{
     Any, Client, Election, Error, ErrorKind, Exclusive, GrantNumber, Lease, Lock, LockOptions,
     Loss, LossSignal, Mode, MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, Released,
@@ -121,6 +123,31 @@ fn in_a_callback_losses_are_awaited_and_a_shutdown_is_begun() {
     assert_eq!((said.0, said.2, said.3), (None, true, Loss::Shutdown));
     fails(said.1, ErrorKind::Invalid, &["would block forever"]);
     fails(waits.join().unwrap(), ErrorKind::Closed, &[]);
+    drop(held);
+}
+
+/// Also on the thread that waits in place of the one that drives.
+#[test]
+fn a_blocking_call_of_who_observes_the_shutdown_in_a_callback_is_refused() {
+    let (asks, (told, heard)) = (Arc::new(OnceLock::new()), channel());
+    let asked: Arc<OnceLock<leasehold::blocking::Client>> = asks.clone();
+    let observes = move |_: &ObservedClaim, _: Fact| {
+        if let Some(client) = asked.get() {
+            told.send(client.inspect("k").map(drop)).ok();
+        }
+    };
+    let builder = leasehold::blocking::Client::builder().store("memory:");
+    let client = builder.observer(observes).connect().unwrap();
+    let lock = client.mutex("k").unwrap();
+    let held = lock.lock().unwrap();
+    let how = LockOptions::new().on_progress(move |_| {
+        asks.set(client.clone()).ok();
+        let _ = client.shutdown(Duration::from_secs(1));
+    });
+    let waits = thread::spawn(move || lock.lock_opts(how).map(drop));
+    fails(waits.join().unwrap(), ErrorKind::Closed, &[]);
+    let refused = heard.recv_timeout(Duration::from_secs(60)).unwrap();
+    fails(refused, ErrorKind::Invalid, &["would block forever"]);
     drop(held);
 }
 

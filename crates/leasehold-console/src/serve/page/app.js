@@ -453,9 +453,12 @@ const views = {
     });
   },
   waits: () => keep(async (signal, worked) => {
+    const silent = new AbortController();
+    signal.addEventListener("abort", () => silent.abort());
     for (;;) {
-      const answers = AbortSignal.any([signal, AbortSignal.timeout(SILENCE)]);
-      const graph = await askJson("/api/v1/waits", { signal: answers });
+      const timer = setTimeout(() => silent.abort(), SILENCE);
+      const graph = await askJson("/api/v1/waits", { signal: silent.signal });
+      clearTimeout(timer);
       worked();
       connected(graph.error, graph.read_ms_ago);
       showWaits(graph);

@@ -2,8 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use rustix::process::Signal;
@@ -30,8 +28,6 @@ pub(crate) struct Signals {
     bound: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// After a command was run, as the runtime goes on to catch it: Ctrl-Z.
     pub(crate) stops: Option<unix::Signal>,
-    /// Whether something is being written, as the handlers of signals know it.
-    writes: Option<Arc<AtomicBool>>,
 }
 
 impl Signals {
@@ -46,31 +42,12 @@ impl Signals {
             heard: heard.collect::<Result<_, Failure>>()?,
             bound: None,
             stops: None,
-            writes: None,
         })
     }
 
     /// Has the end of something else count as SIGHUP.
     pub(crate) fn end_with(&mut self, bound: impl Future<Output = ()> + 'static) {
         self.bound = Some(Box::pin(bound));
-    }
-
-    /// Writes for a reader who may have stopped: as signals are not heard meanwhile, they end this
-    /// process, with status 0.
-    pub(crate) fn while_writing<T>(&mut self, write: impl FnOnce() -> T) -> T {
-        let writes = self.writes.get_or_insert_with(|| {
-            let writes = Arc::<AtomicBool>::default();
-            for (signal, _) in &self.heard {
-                // Without it only such a wait has no end.
-                let (signal, writes) = (signal.as_raw(), Arc::clone(&writes));
-                let _ = signal_hook::flag::register_conditional_shutdown(signal, 0, writes);
-            }
-            writes
-        });
-        writes.store(true, Ordering::SeqCst);
-        let written = write();
-        writes.store(false, Ordering::SeqCst);
-        written
     }
 
     /// The next signal.

@@ -36,7 +36,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
                 told = leaders.next() => told.map_err(Failure::from),
             };
             let is_read = match told {
-                Ok(leader) => signals.while_writing(|| tell(args, leader.as_ref(), printer))?,
+                Ok(leader) => tell(args, leader.as_ref(), printer)?,
                 Err(failure) if !failure.passing => return Err(failure),
                 Err(failure) => {
                     // It goes on by itself when the store answers again.

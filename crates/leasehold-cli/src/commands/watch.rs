@@ -85,8 +85,7 @@ pub(super) async fn watch(
         let listed = table.locks().filter(|lock| args.lists(&lock.view));
         let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
         let locks: Locks = locks.collect();
-        let write = || print(&table, &locks, before.as_ref(), args, printer);
-        if !signals.while_writing(write)? {
+        if !print(&table, &locks, before.as_ref(), args, printer)? {
             return Ok(exit::OK);
         }
         before = Some(locks);

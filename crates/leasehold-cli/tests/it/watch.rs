@@ -1,15 +1,11 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
-use leasehold_testkit::process::{Process, Signal};
+use leasehold_testkit::process::Signal;
 use leasehold_testkit::server::RedisServer;
-use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 
-use crate::children::Gate;
 use crate::common::pty::Terminal;
-use crate::common::{
-    Store, ends, eventually, in_shell, includes, json_lines, on_each_store, printing,
-};
+use crate::common::{Store, ends, includes, json_lines, on_each_store, printing};
 
 on_each_store!(
     changes_are_tables_of_their_own,
@@ -91,25 +87,4 @@ async fn what_cannot_be_watched_is_refused() {
     let store = Store::memory();
     store.run("ls --watch=50ms").await.has_code(Some(64));
     ends(&store, "ls --watch -S redis://127.0.0.1:1/", 69).await;
-}
-
-#[tokio::test]
-async fn it_ends_on_a_signal_also_while_nobody_reads() {
-    let store = Store::local();
-    let _gate = Gate::new(&store, "out");
-    let flags = OFlags::RDWR | OFlags::NONBLOCK;
-    let out = rustix::fs::open(store.path("out"), flags, Mode::empty()).unwrap();
-    for chunk in [4096, 1] {
-        while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
-    }
-    let watch = in_shell("exec \"$@\" > out", &store.command("ls --watch"));
-    let watch = Process::spawn(watch);
-    let call = format!("/proc/{}/syscall", watch.pid());
-    // The first argument of `write` is where to.
-    let writes = || {
-        let call = std::fs::read_to_string(&call).unwrap();
-        call.split(' ').nth(1) == Some("0x1")
-    };
-    assert!(eventually(async || writes() && writes()).await, "it writes");
-    watch.ends_by(Signal::TERM).await.has_code(Some(0));
 }

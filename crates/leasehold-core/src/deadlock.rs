@@ -85,9 +85,8 @@ impl Deadlocks {
 impl KeyClaims {
     /// Whether it is one of those who waited here when they were read.
     fn has_waited(&self, claim: &ClaimState) -> bool {
-        self.waiters
-            .iter()
-            .any(|waiter| std::ptr::eq(waiter, claim))
+        let waiters = self.waiters.as_ptr_range();
+        waiters.contains(&std::ptr::from_ref(claim))
     }
 
     /// Keeps the claims that were there, and in the same state, when this key was read before.

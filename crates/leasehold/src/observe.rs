@@ -178,10 +178,10 @@ impl Observers {
         acquisition: &Span,
         holds: &mut Spans,
     ) {
-        trace(claim, fact, acquisition, holds);
-        for observer in &self.0 {
-            observer.observe(claim, fact);
-        }
+        // Whose fault it is must not end the task that keeps everybody's leases.
+        let trace = AssertUnwindSafe(|| trace(claim, fact, acquisition, holds));
+        catch_unwind(trace).ok();
+        self.each(|observer| observer.observe(claim, fact));
     }
 
     /// Reports a request that was sent at `sent`, and its result.

@@ -3,7 +3,6 @@
 //! Facts are collected while a claim is locked and delivered after it is unlocked, so that
 //! observers may use the client.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 
 use leasehold_core::Fact;
@@ -55,12 +54,7 @@ impl EventQueue {
             self.any.store(false, Ordering::Release);
             let facts = std::mem::take(&mut *lock(&self.pending));
             for (claim, fact, acquisition) in facts {
-                // Whose fault it is must not end the task that keeps everybody's leases. The
-                // panic was reported by its hook.
-                let notify = AssertUnwindSafe(|| {
-                    self.observers.tell(&claim, fact, &acquisition, &mut holds);
-                });
-                catch_unwind(notify).ok();
+                self.observers.tell(&claim, fact, &acquisition, &mut holds);
             }
         }
     }

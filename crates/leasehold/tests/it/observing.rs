@@ -146,6 +146,20 @@ async fn an_observer_that_panics_harms_nobody() {
     }
 }
 
+/// Whoever hears after it is told that fact, too.
+#[tokio::test]
+async fn an_observer_that_panics_costs_the_others_nothing() {
+    let heard = Heard::default();
+    let panics = |_: &ObservedClaim, fact: Fact| {
+        assert!(!matches!(fact, Fact::Granted { .. }), "on purpose");
+    };
+    let builder = Client::builder().store("memory:").observer(panics);
+    let client = heard.client_of(builder).await;
+    let lease = client.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(lease.release().await.unwrap(), Released::Held);
+    assert_held_once(&heard.of(1));
+}
+
 #[tokio::test]
 async fn spans_and_events_tell_the_same() {
     let log = Log::start();

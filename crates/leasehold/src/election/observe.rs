@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::stream::{BoxStream, once, unfold};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt};
 use leasehold_core::{Arrival, Key, Mode, Snapshot, Token};
 use leasehold_store::debug;
 
@@ -15,7 +15,6 @@ use super::Leader;
 use crate::error::{Error, ErrorKind, Operation};
 use crate::inspection::Inspection;
 use crate::session::Session;
-use crate::session::shutdown::Closed;
 use crate::session::watch_key::KeyWatcher;
 
 /// A stream of the leaders of an election, one after the other. It ends only when its client is
@@ -27,8 +26,8 @@ pub struct Leaders(Told);
 
 struct Told {
     leaders: BoxStream<'static, Result<Option<Leader>, Error>>,
-    /// What was told last, if it was an error.
-    failed: Option<Error>,
+    /// What was told last. Where the stream has ended, that is why.
+    last: Result<Option<Leader>, Error>,
 }
 
 impl Leaders {
@@ -57,9 +56,9 @@ impl Leaders {
 
     fn new(leaders: impl Stream<Item = Result<Option<Leader>, Error>> + Send + 'static) -> Self {
         Self(Told {
-            // Fused: whoever calls again is told the same.
+            // Fused: whoever calls again is told the last again.
             leaders: Box::pin(leaders.fuse()),
-            failed: None,
+            last: Ok(None),
         })
     }
 
@@ -75,12 +74,8 @@ impl Leaders {
     /// # Examples
     /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
-        let Some(told) = self.0.leaders.next().await else {
-            let closed = || Error::new(Operation::Observe, None, Closed::ShutDown.error());
-            return Err(self.0.failed.clone().unwrap_or_else(closed));
-        };
-        self.0.failed = told.as_ref().err().cloned();
-        told
+        let told = StreamExt::next(self).await;
+        told.unwrap_or_else(|| self.0.last.clone())
     }
 }
 
@@ -88,7 +83,11 @@ impl Stream for Leaders {
     type Item = Result<Option<Leader>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.leaders.as_mut().poll_next(cx)
+        let told = self.0.leaders.as_mut().poll_next(cx);
+        if let Poll::Ready(Some(told)) = &told {
+            self.0.last = told.clone();
+        }
+        told
     }
 }
 

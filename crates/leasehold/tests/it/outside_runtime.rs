@@ -349,19 +349,27 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
     fails(parts, ErrorKind::Unavailable, &[]);
 }
 
+/// Also whoever has heard it as the item of a stream.
 #[test]
 fn who_observes_again_is_told_again_that_the_runtime_has_ended() {
-    let (theirs, here) = (runtime(), runtime());
-    let client = theirs.block_on(leasehold::connect("memory:")).unwrap();
-    let mut leaders = theirs.block_on(async { client.election("e").unwrap().observe() });
-    theirs.block_on(leaders.next()).unwrap();
-    drop(theirs);
-    for _ in 0..2 {
-        let closed = here.block_on(leaders.next());
-        fails(
-            closed,
-            ErrorKind::Closed,
-            &["the Tokio runtime", "has ended"],
-        );
+    for as_stream in [false, true] {
+        let (theirs, here) = (runtime(), runtime());
+        let client = theirs.block_on(leasehold::connect("memory:")).unwrap();
+        let mut leaders = theirs.block_on(async { client.election("e").unwrap().observe() });
+        theirs.block_on(leaders.next()).unwrap();
+        drop(theirs);
+        let first = match as_stream {
+            true => here
+                .block_on(futures_util::StreamExt::next(&mut leaders))
+                .unwrap(),
+            false => here.block_on(leaders.next()),
+        };
+        for closed in [first, here.block_on(leaders.next())] {
+            fails(
+                closed,
+                ErrorKind::Closed,
+                &["the Tokio runtime", "has ended"],
+            );
+        }
     }
 }

@@ -364,7 +364,11 @@ pub(crate) fn block_anywhere<T: Send>(future: impl Future<Output = T> + Send) ->
     if driven.is_none() && !thread_ends() {
         return wait();
     }
-    let waited = thread::scope(|scope| scope.spawn(wait).join());
+    let there = || {
+        begin_thread();
+        wait()
+    };
+    let waited = thread::scope(|scope| scope.spawn(there).join());
     waited.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -439,6 +443,17 @@ mod tests {
         receive.recv_timeout(LIMIT).unwrap();
         release.send(()).unwrap();
         caller.join().unwrap();
+    }
+
+    thread_local! {
+        static BEGUN: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_another_begins_as_all_do() {
+        on_thread_start(|| BEGUN.set(true));
+        let there = block_on(async { block_anywhere(async { BEGUN.get() }) });
+        assert!(there && !BEGUN.get());
     }
 
     /// Whichever thread drives the task: the call would wait for what only that thread does.

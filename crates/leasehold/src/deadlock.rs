@@ -57,8 +57,8 @@ impl Deadlock {
         waiters.max().unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// How many of its claims have begun to wait after the claim that this context waits with
-    /// for `key`: the youngest has 0. `None`: that claim is not of this deadlock.
+    /// How many of its claims have begun to wait after the last claim that this context waits with
+    /// for `key`: the youngest has 0. `None`: it has no claim in this deadlock.
     fn younger_than(&self, key: &Key, context: &ClaimContext) -> Option<usize> {
         let order = |claim: &BlockedClaim| {
             let waiter = &claim.waiter;
@@ -67,7 +67,7 @@ impl Deadlock {
         let mine = |claim: &&BlockedClaim| {
             claim.key == *key && claim.waiter.owner.context.as_ref() == Some(context)
         };
-        let mine = order(self.claims.iter().find(mine)?);
+        let mine = self.claims.iter().filter(mine).map(order).max()?;
         let younger = self.claims.iter().filter(|claim| order(claim) > mine);
         Some(younger.count())
     }
@@ -260,6 +260,32 @@ async fn find_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn claims_of_one_context_for_one_key_count_as_one() {
+        let [ours, theirs] = [1, 2].map(ClaimContext::from_random);
+        let claim = |key: &str, context: &ClaimContext, since: u64| BlockedClaim {
+            key: Key::new(key).unwrap(),
+            waiter: WaiterInfo {
+                mode: Mode::EXCLUSIVE,
+                owner: ClientInfo::new("vm", 1, None).within(Some(context.clone())),
+                since: SystemTime::UNIX_EPOCH + Duration::from_secs(since),
+                expires_in: Duration::from_secs(10),
+                position: since,
+                id_hint: since.to_string(),
+            },
+            holds: Vec::new(),
+        };
+        let of = [("x", &ours, 1), ("y", &theirs, 2), ("x", &ours, 3)];
+        let deadlock = Deadlock {
+            claims: Vec::from(of.map(|(key, context, since)| claim(key, context, since))),
+            at: SystemTime::UNIX_EPOCH,
+        };
+        let younger = |key: &str, context| deadlock.younger_than(&Key::new(key).unwrap(), context);
+        assert_eq!(younger("x", &ours), Some(0));
+        assert_eq!(younger("y", &theirs), Some(1));
+        assert_eq!(younger("y", &ours), None);
+    }
 
     #[tokio::test]
     async fn of_nested_holders_the_outermost_is_named() {

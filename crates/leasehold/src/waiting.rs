@@ -75,7 +75,8 @@ impl LockOptions {
 
     /// Fails with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of a
     /// deadlock. It checks for deadlocks as [`LockOptions::on_deadlock`] does. If several claims of a
-    /// deadlock would give up, only the one that began to wait last does.
+    /// deadlock would give up, only the one that began to wait last does; those of one context
+    /// for one key count as one.
     pub fn deadlock_timeout(mut self, after: Duration) -> Self {
         self.deadlock[1] = Some(DeadlockCheck { after, hear: None });
         self

@@ -4,8 +4,8 @@ use leasehold_testkit::expect::says;
 use std::time::Duration;
 
 use crate::common::{
-    Store, ends, ends_printing, ends_saying, events, includes, json_lines, names, on_each_store,
-    pairs,
+    Store, ends, ends_printing, ends_saying, events, eventually, includes, json_lines, names,
+    on_each_store, pairs,
 };
 use leasehold::core::Token;
 use leasehold::fence::Gate;
@@ -378,9 +378,8 @@ async fn a_short_wait_is_not_said() {
         let lease = lock.lock().await.unwrap();
         let looks = store.spawn("wait --json k");
         let waits = store.spawn("run --json k -- true");
-        while client.inspect("k").await.unwrap().waiters.is_empty() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let in_line = async || !client.inspect("k").await.unwrap().waiters.is_empty();
+        assert!(eventually(in_line).await, "nobody waits");
         let _ = lease.release().await.unwrap();
         for process in [looks, waits] {
             let events = events(&process.finish().await.stderr);

@@ -93,11 +93,11 @@ async fn a_run_goes_on_without_the_server_unless_a_connection_was_lost() {
             Server::Paused => server.stop(),
             Server::Disconnected => {
                 server.shutdown(Data::Keep);
-                while client_a.inspect("k").await.is_ok() {}
+                until("the loss", async || client_a.inspect("k").await.is_err()).await;
             }
             Server::Reconnected => {
                 server.restart(Data::Keep);
-                while client_a.inspect("k").await.is_err() {}
+                until("the return", async || client_a.inspect("k").await.is_ok()).await;
                 server.stop();
             }
         }

@@ -136,7 +136,10 @@ async fn a_claim_that_is_asked_for_again_keeps_what_it_has_proposed() {
     let first_asked_before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     need_replicas("1");
     let not_now = |error: &StoreError| error.retry_after().is_some();
-    while !not_now(&store.claim(&key("k"), &first).await.unwrap_err()) {}
+    until("their refusal", async || {
+        not_now(&store.claim(&key("k"), &first).await.unwrap_err())
+    })
+    .await;
     need_replicas("0");
     let proposed = Duration::from_micros(token(answered(&store, &first).await).get());
     let second = answered(&other, &second).await;
@@ -648,7 +651,7 @@ async fn logs_that_grow_have_an_end() {
     let mut log = store.audit_log(None, StoreTime(0)).unwrap();
     for number in 1..10 {
         let (key, claim) = (key(&number.to_string()), claim(&store, number, TTL));
-        while store.claim(&key, &claim).await.is_err() {}
+        steps::answered("a claim", async || store.claim(&key, &claim).await).await;
         if log.next_page().await.unwrap().is_empty() {
             return;
         }

@@ -117,7 +117,8 @@ macro_rules! single_key {
             /// them.
             ///
             /// Stores without a queue are always polled, by default with
-            /// [`crate::Retry::default`].
+            /// [`crate::Retry::default`], or with pauses below 150 ms if they do not push either
+            /// ([`Capabilities`](crate::store::Capabilities)).
             ///
             /// # Examples
             /// ```

@@ -144,7 +144,7 @@ impl Error {
     /// Returns whether the same call may succeed later, without any change.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.is_timeout() || self.is_unavailable()
+        self.is_timeout() || self.is_unavailable() || self.retry_after().is_some()
     }
 
     /// Returns after how long a retry may succeed.
@@ -208,5 +208,15 @@ mod tests {
         let silent = StoreError::new(ErrorKind::Unavailable, "no answer");
         let error = Error::new(Operation::Inspect, None, silent);
         assert_eq!(error.to_string(), "cannot look at the locks: no answer");
+    }
+
+    /// As in a quarantine.
+    #[test]
+    fn what_is_refused_for_a_while_may_be_tried_again() {
+        let refused = StoreError::new(ErrorKind::Refused, "not yet");
+        let error = |refused| Error::new(Operation::Acquire, None, refused);
+        assert!(!error(refused.clone()).is_retryable());
+        let for_a_while = refused.with_retry_after(Duration::from_secs(9));
+        assert!(error(for_a_while).is_retryable());
     }
 }

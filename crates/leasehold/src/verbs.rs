@@ -30,8 +30,9 @@ macro_rules! options {
             }
 
             /// Sets the maximum time for which a lease is renewed, counted from its grant. After
-            /// that it is lost, with [`crate::Loss::MaxHold`]. If it is shorter than the TTL, it
-            /// shortens the TTL too. `Invalid` below 50 ms.
+            /// that it is lost, with [`crate::Loss::MaxHold`], or `Expired` if it is not renewed
+            /// automatically. If it is shorter than the TTL, it shortens the TTL too. `Invalid`
+            /// below 50 ms.
             pub fn with_max_hold(mut self, max_hold: std::time::Duration) -> Self {
                 self $(.$inner)? .set_max_hold(max_hold);
                 self

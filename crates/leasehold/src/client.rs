@@ -40,6 +40,8 @@ use crate::sync::with_timers;
 /// | `redis-sentinel://[user:password@]h1,h2,h3/name[/db]`, `rediss-sentinel://` | the primary that Sentinels watch |
 /// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
 /// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
+/// | `postgres://[user:password@]host[:port]/database` | PostgreSQL (feature `postgres`) |
+/// | `zookeeper://[user:password@]host[:port],host…[/path]` | ZooKeeper (feature `zookeeper`) |
 ///
 /// # Errors
 /// `Invalid` if the URL is malformed, or outside of a Tokio runtime. `Unsupported` if this build has

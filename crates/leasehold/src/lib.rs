@@ -26,6 +26,7 @@
 //! # Features
 //! - `local`: the store in files of one machine. On by default.
 //! - `redis`: one server, Sentinels, a cluster, or independent servers (Redlock). On by default.
+//! - `postgres`, `zookeeper`: a table of PostgreSQL, a node of ZooKeeper. Off by default.
 //! - `tls-ring`: TLS to servers (`rediss://`, `zookeeper+tls://`, `sslmode` of `postgres://`) with the
 //!   cryptography of `ring`, unless the process has installed another. On by default. `tls-aws-lc`: with
 //!   that of `aws-lc-rs`, where `tls-ring` is off. `tls-no-provider`: only with what the process has

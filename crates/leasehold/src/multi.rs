@@ -171,7 +171,8 @@ impl<K: LeaseKind> MultiLock<K> {
         };
         let requests: Vec<_> = keys.into_iter().map(with_key).collect();
         let together = session.acquire_all(&requests, deadlines).await;
-        match together.map_err(|(part, failed)| error(&requests[part], failed))? {
+        let failed = |part: usize| Operation::Acquire.failed_on(&requests[part].key);
+        match together.map_err(|(part, error)| failed(part)(error))? {
             Ok(claims) => {
                 let waited = clock::now().since(deadlines.began);
                 let leases = claims.into_iter().zip(&requests);
@@ -222,7 +223,7 @@ impl<K: LeaseKind> MultiLock<K> {
                 () = any_lost(leases) => return Ok(Err(End::Gone)),
                 acquired = session.acquire(request, deadlines, progress, deadlocked) => acquired,
             };
-            match acquired.map_err(|failed| error(request, failed))? {
+            match acquired.map_err(Operation::Acquire.failed_on(&request.key))? {
                 Ok(claim) => leases.push(Lease::new(claim, request, waited())),
                 Err(end) => return Ok(Err(end)),
             }
@@ -239,10 +240,6 @@ impl<K: LeaseKind> MultiLock<K> {
         leases.sort_by_key(named);
         MultiLease::of(leases.into_iter().map(Lease::deliver).collect())
     }
-}
-
-fn error(request: &AcquireRequest, error: StoreError) -> Error {
-    Error::new(Operation::Acquire, Some(request.key.clone()), error)
 }
 
 /// Completes when one of them is lost; never for none.

@@ -20,8 +20,7 @@ use crate::store::Capabilities;
 use crate::sync::sleep;
 
 impl Session {
-    /// Acquires the key by polling, or fails when the time of the call is over. [`End::Busy`]: the
-    /// retry has no more pauses.
+    /// Acquires the key by polling, or fails when the time of the call is over.
     ///
     /// If the future is dropped, the background releases what was granted.
     pub(super) async fn acquire_by_polling(
@@ -65,9 +64,8 @@ impl Session {
             if let Some(watcher) = watcher.as_ref().filter(|_| push) {
                 watcher.enlisted();
             }
-            let Some(pause) = pause else {
-                return Ok(Err(End::Busy(busy_for)));
-            };
+            // Pauses have no end.
+            let pause = pause.unwrap_or(ASK_AFTER_LAPSE);
             let left = deadlines.left_to_wait(clock::now());
             if left.is_zero() {
                 return Err(refused.unwrap_or_else(timed_out));

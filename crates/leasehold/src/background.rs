@@ -303,8 +303,10 @@ impl Wake for Unpark {
 
 /// Runs a future on this thread, which drives the runtime meanwhile.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    // Then there can be no context, and what needs one is refused.
+    let ends = thread_ends();
     match (started(), Handle::try_current()) {
-        (Ok((background, runtime)), Err(_)) => {
+        (Ok((background, runtime)), Err(_)) if !ends => {
             let _caller = Caller::new(background);
             runtime.block_on(future)
         }
@@ -313,7 +315,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
             // Without a background thread there was no client to call this for, but for
             // one that came from async code: then its own runtime is at hand or was
             // captured, and starting ours is what its timers need here.
-            let _context = background.ok().map(|(_, runtime)| runtime.enter());
+            let background = background.ok().filter(|_| !ends);
+            let _context = background.map(|(_, runtime)| runtime.enter());
             let _elsewhere = Elsewhere::count();
             block_on_this_thread(future)
         }
@@ -424,6 +427,28 @@ mod tests {
         });
         ends.join().unwrap();
         assert_eq!(receive.recv_timeout(LIMIT), Ok(Some(())));
+    }
+
+    /// A panic would end the process there. What is to be given back is, in the background.
+    #[test]
+    fn a_call_of_a_thread_that_ends_is_refused() {
+        let client = crate::blocking::connect("memory:").unwrap();
+        let lock = client.mutex("k").unwrap();
+        let (lease, next) = (lock.lock().unwrap(), lock.clone());
+        let (send, receive) = mpsc::channel();
+        let work = move || {
+            assert!(thread_ends());
+            send.send((lock.is_locked(), lease.release())).unwrap();
+        };
+        let ends = thread::spawn(|| {
+            AT_END.with_borrow_mut(|at_end| at_end.0 = Some(Box::new(work)));
+            block_on(async {});
+        });
+        ends.join().unwrap();
+        let (seen, released) = receive.recv_timeout(LIMIT).unwrap();
+        assert_eq!(seen.unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(released.unwrap_err().kind(), ErrorKind::Invalid);
+        drop(next.lock_within(LIMIT).unwrap());
     }
 
     #[test]

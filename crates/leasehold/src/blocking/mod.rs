@@ -3,7 +3,8 @@
 //! Each call runs the async method on the calling thread, and between calls one background thread
 //! of the process keeps the connections and renews the leases: work that blocks its thread delays no
 //! renewal. The blocking API can be used anywhere, also inside a runtime, where it blocks only the
-//! calling thread.
+//! calling thread. Only where its thread ends, in the destructor of a thread-local value, it cannot
+//! wait: a release fails there with `Invalid`, and continues in the background.
 //!
 //! ```
 //! use std::time::Duration;

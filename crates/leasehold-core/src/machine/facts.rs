@@ -59,7 +59,7 @@ pub enum Fact {
 }
 
 /// What was seen of a claim, so that the next look tells what is new.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
     requested: bool,
     /// Zero before it waits.
@@ -130,11 +130,5 @@ impl Facts {
         } else if life.valid_until() > until {
             tell(Fact::Renewed { remaining });
         }
-    }
-}
-
-impl Default for Facts {
-    fn default() -> Self {
-        Self::new()
     }
 }

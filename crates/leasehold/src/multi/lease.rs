@@ -112,10 +112,8 @@ impl<K: LeaseKind> MultiLease<K> {
     /// Same as [`Lease::give_back`].
     pub(crate) async fn give_back<T>(self, done: T) -> Result<T, Error> {
         let given = self.leases.into_iter().map(|part| part.give_back(()));
-        for part in join_all(given).await {
-            part?;
-        }
-        Ok(done)
+        let given: Result<(), Error> = join_all(given).await.into_iter().collect();
+        given.map(|()| done)
     }
 
     /// Completes when any part is lost: stop working then.

@@ -169,8 +169,8 @@ fn blocked(seen: &[Inspection], claim: leasehold_core::deadlock::BlockedClaim) -
 
 /// What matters of a key.
 fn claims(seen: &Inspection) -> KeyClaims {
-    let claim = |index, id: &str, owner: &ClientInfo, mode: Mode| ClaimState {
-        id: id.to_owned(),
+    let claim = |index, id: String, owner: &ClientInfo, mode: Mode| ClaimState {
+        id,
         index,
         context: owner.context.clone(),
         weight: mode.weight(),
@@ -181,10 +181,12 @@ fn claims(seen: &Inspection) -> KeyClaims {
     let holders = holders.map(|(index, it)| ClaimState {
         token: it.token,
         leaves: it.kept,
-        ..claim(index, &it.id_hint, &it.owner, it.mode)
+        ..claim(index, it.id_hint.clone(), &it.owner, it.mode)
     });
+    // The ids of a context's claims may begin alike.
+    let id = |it: &WaiterInfo| it.arrival.to_string();
     let waiters = seen.waiters.iter().enumerate();
-    let waiters = waiters.map(|(index, it)| claim(index, &it.id_hint, &it.owner, it.mode));
+    let waiters = waiters.map(|(index, it)| claim(index, id(it), &it.owner, it.mode));
     KeyClaims {
         units: seen.permits.map_or(Capacity::LOCK, u64::from),
         holders: holders.collect(),
@@ -259,21 +261,50 @@ async fn find_of(
 
 #[cfg(test)]
 mod tests {
+    use leasehold_core::Arrival;
+
     use super::*;
+
+    /// Its id says who has made it.
+    fn waiter(context: &ClaimContext, since: u64) -> WaiterInfo {
+        WaiterInfo {
+            mode: Mode::EXCLUSIVE,
+            owner: ClientInfo::new("vm", 1, None).within(Some(context.clone())),
+            since: SystemTime::UNIX_EPOCH + Duration::from_secs(since),
+            expires_in: Duration::from_secs(10),
+            position: 1,
+            id_hint: "mac-02".to_owned(),
+            arrival: Arrival(since),
+        }
+    }
+
+    #[test]
+    fn a_claim_that_came_since_is_another() {
+        let context = ClaimContext::from_random(1);
+        let seen = |since| {
+            claims(&Inspection {
+                key: Key::new("k").unwrap(),
+                permits: None,
+                last_token: Token::NONE,
+                at: SystemTime::UNIX_EPOCH,
+                holders: Vec::new(),
+                waiters: vec![waiter(&context, since)],
+            })
+        };
+        let before = seen(1);
+        for (since, stay) in [(1, 1), (2, 0)] {
+            let mut now = seen(since);
+            now.keep_seen_in(&before);
+            assert_eq!(now.waiters.len(), stay, "since {since}");
+        }
+    }
 
     #[test]
     fn claims_of_one_context_for_one_key_count_as_one() {
         let [ours, theirs] = [1, 2].map(ClaimContext::from_random);
         let claim = |key: &str, context: &ClaimContext, since: u64| BlockedClaim {
             key: Key::new(key).unwrap(),
-            waiter: WaiterInfo {
-                mode: Mode::EXCLUSIVE,
-                owner: ClientInfo::new("vm", 1, None).within(Some(context.clone())),
-                since: SystemTime::UNIX_EPOCH + Duration::from_secs(since),
-                expires_in: Duration::from_secs(10),
-                position: since,
-                id_hint: since.to_string(),
-            },
+            waiter: waiter(context, since),
             holds: Vec::new(),
         };
         let of = [("x", &ours, 1), ("y", &theirs, 2), ("x", &ours, 3)];

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_core::{Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, StoreTime, Token};
+use leasehold_core::{
+    Arrival, Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, StoreTime, Token,
+};
 
 use crate::error::{Error, Operation};
 use crate::session::Session;
@@ -67,6 +69,8 @@ pub struct WaiterInfo {
     pub position: u64,
     /// The first characters of the claim id; the rest is a secret.
     pub id_hint: String,
+    /// Tells it from the other claims of the key.
+    pub(crate) arrival: Arrival,
 }
 
 impl Inspection {
@@ -121,6 +125,7 @@ impl Inspection {
                     position: waiter.position,
                     owner: waiter.claim.owner,
                     id_hint: waiter.claim.id_hint,
+                    arrival: waiter.claim.arrival,
                 })
                 .collect(),
         }

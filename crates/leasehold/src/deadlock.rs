@@ -60,10 +60,7 @@ impl Deadlock {
     /// How many of its claims have begun to wait after the last claim that this context waits with
     /// for `key`: the youngest has 0. `None`: it has no claim in this deadlock.
     fn younger_than(&self, key: &Key, context: &ClaimContext) -> Option<usize> {
-        let order = |claim: &BlockedClaim| {
-            let waiter = &claim.waiter;
-            (waiter.since, claim.key.clone(), waiter.id_hint.clone())
-        };
+        let order = |it: &BlockedClaim| (it.waiter.since, it.key.clone(), it.waiter.arrival);
         let mine = |claim: &&BlockedClaim| {
             claim.key == *key && claim.waiter.owner.context.as_ref() == Some(context)
         };
@@ -184,9 +181,8 @@ fn claims(seen: &Inspection) -> KeyClaims {
         ..claim(index, it.id_hint.clone(), &it.owner, it.mode)
     });
     // The ids of a context's claims may begin alike.
-    let id = |it: &WaiterInfo| it.arrival.to_string();
     let waiters = seen.waiters.iter().enumerate();
-    let waiters = waiters.map(|(index, it)| claim(index, id(it), &it.owner, it.mode));
+    let waiters = waiters.map(|(at, it)| claim(at, it.arrival.to_string(), &it.owner, it.mode));
     KeyClaims {
         units: seen.permits.map_or(Capacity::LOCK, u64::from),
         holders: holders.collect(),
@@ -316,6 +312,26 @@ mod tests {
         assert_eq!(younger("x", &ours), Some(0));
         assert_eq!(younger("y", &theirs), Some(1));
         assert_eq!(younger("y", &ours), None);
+    }
+
+    #[test]
+    fn of_claims_that_came_at_once_one_is_the_youngest() {
+        let contexts = [1, 2].map(ClaimContext::from_random);
+        let claim = |(context, arrival)| BlockedClaim {
+            key: Key::new("k").unwrap(),
+            waiter: WaiterInfo {
+                arrival: Arrival(arrival),
+                ..waiter(context, 1)
+            },
+            holds: Vec::new(),
+        };
+        let deadlock = Deadlock {
+            claims: contexts.iter().zip(1..).map(claim).collect(),
+            at: SystemTime::UNIX_EPOCH,
+        };
+        let key = Key::new("k").unwrap();
+        let younger = contexts.map(|context| deadlock.younger_than(&key, &context));
+        assert_eq!(younger, [Some(1), Some(0)]);
     }
 
     #[tokio::test]

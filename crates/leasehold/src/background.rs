@@ -303,10 +303,8 @@ impl Wake for Unpark {
 
 /// Runs a future on this thread, which drives the runtime meanwhile.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    // Then there can be no context, and what needs one is refused.
-    let ends = thread_ends();
     match (started(), Handle::try_current()) {
-        (Ok((background, runtime)), Err(_)) if !ends => {
+        (Ok((background, runtime)), Err(none)) if none.is_missing_context() => {
             let _caller = Caller::new(background);
             runtime.block_on(future)
         }
@@ -314,8 +312,9 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
             let _held_up = HeldUp::here();
             // Without a background thread there was no client to call this for, but for
             // one that came from async code: then its own runtime is at hand or was
-            // captured, and starting ours is what its timers need here.
-            let background = background.ok().filter(|_| !ends);
+            // captured, and starting ours is what its timers need here. Where the thread
+            // ends there can be no context, and what needs one is refused.
+            let background = background.ok().filter(|_| !thread_ends());
             let _context = background.map(|(_, runtime)| runtime.enter());
             let _elsewhere = Elsewhere::count();
             block_on_this_thread(future)
@@ -433,7 +432,8 @@ mod tests {
     #[test]
     fn a_call_of_a_thread_that_ends_is_refused() {
         let client = crate::blocking::connect("memory:").unwrap();
-        let lock = client.mutex("k").unwrap();
+        // It does not lapse meanwhile.
+        let lock = client.mutex("k").unwrap().with_ttl(2 * LIMIT);
         let (lease, next) = (lock.lock().unwrap(), lock.clone());
         let (send, receive) = mpsc::channel();
         let work = move || {

@@ -179,8 +179,7 @@ impl Observers {
         holds: &mut Spans,
     ) {
         // Whose fault it is must not end the task that keeps everybody's leases.
-        let trace = AssertUnwindSafe(|| trace(claim, fact, acquisition, holds));
-        catch_unwind(trace).ok();
+        catch_unwind(AssertUnwindSafe(|| trace(claim, fact, acquisition, holds))).ok();
         self.each(|observer| observer.observe(claim, fact));
     }
 

@@ -41,7 +41,7 @@ use crate::sync::with_timers;
 /// | `redlock://[user:password@]host[:port],…[/db]` | three or more independent servers, by majority |
 /// | `redis-cluster://[user:password@]host[:port],host…`, `rediss-cluster://…` | a cluster |
 /// | `postgres://[user:password@]host[:port]/database` | PostgreSQL (feature `postgres`) |
-/// | `zookeeper://[user:password@]host[:port],host…[/path]` | ZooKeeper (feature `zookeeper`) |
+/// | `zookeeper://[user:password@]host[:port],host…[/path]`, `zookeeper+tls://…` | ZooKeeper (feature `zookeeper`) |
 ///
 /// # Errors
 /// `Invalid` if the URL is malformed, or outside of a Tokio runtime. `Unsupported` if this build has

@@ -32,8 +32,8 @@ thread_local! {
     static FORKING: Cell<Option<Rest>> = const { Cell::new(None) };
 }
 
-/// That nobody drives, and what lets the runtime go on.
-struct Rest(RwLockWriteGuard<'static, ()>, Sender<()>);
+/// That nobody drives, and what lets the runtime go on, if there is one.
+struct Rest(RwLockWriteGuard<'static, ()>, Option<Sender<()>>);
 
 /// Until dropped, no thread forks: this one is inside of the library. `None`: one is about to.
 pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
@@ -44,26 +44,27 @@ pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
     }
 }
 
-/// Before a fork, on the thread that forks.
+/// Before a fork, on the thread that forks. Another may make the first call of this process before it
+/// forks: so nobody drives then, whether or not the runtime is there by now.
 #[pyfunction]
 pub(crate) fn fork_begins(py: Python<'_>) {
-    let Some(runtime) = background::running() else {
-        return;
-    };
     // Who forks may need the interpreter to go on, as in hooks of others.
     while FORKS.swap(true, Ordering::Acquire) {
         py.detach(|| thread::park_timeout(TURN_INTERVAL));
     }
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
     let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);
-    let (paused, is_paused) = mpsc::channel();
-    let (resume, resumed) = mpsc::channel();
-    runtime.spawn(async move {
-        let _ = paused.send(());
-        let _: Result<(), _> = resumed.recv();
+    let resume = background::running().map(|runtime| {
+        let (paused, is_paused) = mpsc::channel();
+        let (resume, resumed) = mpsc::channel();
+        runtime.spawn(async move {
+            let _ = paused.send(());
+            let _: Result<(), _> = resumed.recv();
+        });
+        background::nudge();
+        let _ = is_paused.recv_timeout(PATIENCE);
+        resume
     });
-    background::nudge();
-    let _ = is_paused.recv_timeout(PATIENCE);
     FORKING.set(Some(Rest(nobody_drives, resume)));
 }
 

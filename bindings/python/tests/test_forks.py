@@ -144,6 +144,48 @@ def test_two_threads_fork_at_the_same_time(url):
     assert done.stdout == "done\n", done
 
 
+# One thread has begun to fork when another makes the first call of the process, and forks too.
+FIRST_CALL = """
+import os, signal, sys, threading
+begun, second, forked = threading.Event(), threading.Event(), threading.Event()
+
+def begins():
+    if begun.is_set():
+        second.set()
+        forked.wait(20)
+    else:
+        begun.set()
+        second.wait(0.5)  # Not if calls wait for forks.
+
+os.register_at_fork(before=begins)
+import leasehold_lock as lh
+
+def fork(then):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # It ends one that hangs.
+        then()
+        os._exit(7)
+    forked.set()
+    assert os.waitpid(child, 0)[1] == 7 << 8
+
+one = threading.Thread(target=fork, args=(lambda: lh.connect(sys.argv[1]).close(),))
+one.start()
+begun.wait()
+client = lh.connect(sys.argv[1])
+fork(int)
+one.join()
+client.close()
+print("done")
+"""
+
+
+def test_the_first_call_is_made_while_another_thread_forks():
+    command = [sys.executable, "-W", "ignore", "-c", FIRST_CALL, "memory:"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
 PARENT = """
 client = lh.connect(url)
 lease = client.mutex("k", ttl=1 if url.startswith("redis") else 300).lease()

@@ -53,7 +53,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
 
     def __init__(self, url: str, **options: Unpack[ConnectOptions]) -> None:
         self._core = _native.Client(url, options)
-        _clients.add(self)
+        _clients[id(self)] = self
 
     @property
     def url(self) -> str | None:
@@ -169,7 +169,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
 # How the core writes entries.
 _LONG = {"h": "host", "p": "pid", "l": "label", "c": "context"}
 _TIMES = {"at", "asked", "since", "deadline", "kept_until"}
-_clients: weakref.WeakSet[BaseClient[Any, Any]] = weakref.WeakSet()
+_clients: weakref.WeakValueDictionary[int, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
 
 _after = {"after_in_parent": _native.forked_here, "after_in_child": _native.forked_there}
@@ -178,9 +178,10 @@ os.register_at_fork(before=_native.fork_begins, **_after)
 
 @atexit.register
 def _release_at_exit() -> None:
+    # A copy, since threads that go on may make others meanwhile.
+    clients = [client._core for ref in _clients.valuerefs() if (client := ref()) is not None]
     # A forked process that has connected to nothing has nothing to release, and starts no thread.
-    clients = [client._core for client in _clients if client.url is not None]
-    if clients:
+    if clients := [core for core in clients if core.url is not None]:
         _native.Client.close_all(clients, 1).wait()
 
 

@@ -165,6 +165,26 @@ def test_what_is_held_at_exit_is_released(tmp_path, url):
     client.close()
 
 
+CLIENTS_AT_EXIT = """
+import threading
+sys.setswitchinterval(1e-6)
+made = [lh.Client("memory:") for _ in range(5000)]
+def make():
+    made.extend(lh.Client("memory:") for _ in range(30_000))
+threading.Thread(target=make, daemon=True).start()
+lock = lh.connect(url).mutex("k")
+lock.acquire()
+"""
+
+
+def test_what_is_held_at_exit_is_released_while_a_thread_makes_clients(tmp_path, url):
+    command = [*script(tmp_path, CLIENTS_AT_EXIT), url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "RuntimeError" not in done.stderr, done
+    with lh.connect(url) as client:
+        assert client.inspect("k") == ([], [])
+
+
 def test_a_server_that_does_not_answer_does_not_keep_a_process(tmp_path, own_server):
     text = HELD_AT_EXIT + "print('held', flush=True)\nsys.stdin.read()\n"
     command = [*script(tmp_path, text), own_server.url]

@@ -54,7 +54,10 @@ class Lease(BaseLease):
             if asyncio.iscoroutine(work):
                 work.close()
             raise
-        task = asyncio.ensure_future(work)
+        # A task that begins at once, as some loops make them, would begin without its number.
+        task: asyncio.Task[_T] = (
+            asyncio.Task(work) if asyncio.iscoroutine(work) else asyncio.ensure_future(work)
+        )
         _numbers.setdefault(task, _number())
         loss = asyncio.ensure_future(self.lost.wait())
         try:

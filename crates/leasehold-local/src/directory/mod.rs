@@ -20,7 +20,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-use self::group_dir::{GroupDir, OF_FILES, is_right, make_file};
+use self::group_dir::{GroupDir, OF_FILES, give_name, is_right, make_file};
 pub(crate) use self::open_dir::Makes;
 use self::refusal::Wrong;
 use super::errors::{failed, refused};
@@ -227,6 +227,12 @@ impl Directory {
         let (at, name) = self.at(name);
         let stat = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some(last_written(&stat))
+    }
+
+    /// Renames a file of a part to a name there that nothing has.
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Errno> {
+        let ((at, from), (_, to)) = (self.at(from), self.at(to));
+        give_name(at, from, to)
     }
 
     /// Removes a file; one that is not there needs no removal.

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use leasehold_core::{AuditEntry, Key, StoreTime};
 use leasehold_store::sync::{Mutex, lock};
 use leasehold_store::{AuditLimit, AuditLog, AuditRecord, StoreError};
-use rustix::fs::{AtFlags, OFlags, fstat, renameat, statat};
+use rustix::fs::{AtFlags, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr, write};
 
 use super::acquire_record::blocking;
@@ -140,9 +140,11 @@ impl Log {
         // Behind all others, unless one has the last number that there is.
         let next = ended.last().and_then(|newest| newest.checked_add(1));
         let new = full(next.unwrap_or(0).max(at.0));
-        let current = path(CURRENT);
-        let ((from, current), (to, new)) = (self.directory.at(&current), self.directory.at(&new));
-        renameat(from, current, to, new)?;
+        match self.directory.rename(&path(CURRENT), &new) {
+            // Another process has found it full at the same time, and has ended it.
+            Err(Errno::NOENT | Errno::EXIST) => return Ok(()),
+            renamed => renamed?,
+        }
         let mut kept = 0;
         for end in ended.into_iter().rev() {
             let stays = match self.limit {
@@ -199,6 +201,7 @@ impl FileLog {
 }
 
 /// The lines behind what was read, of one file, and whether they are the last; `None`: there are none.
+/// It may find none and more to come, where files change meanwhile.
 fn next_lines(
     directory: &Directory,
     since: StoreTime,
@@ -236,7 +239,7 @@ fn next_lines(
         let file = match directory.file(name, OFlags::RDONLY) {
             Ok(file) if inode_of(&fstat(&file)?) == *inode => file,
             // It has another name by now, or was removed.
-            Ok(_) | Err(Errno::NOENT) => return next_lines(directory, since, read),
+            Ok(_) | Err(Errno::NOENT) => return Ok(Some((Vec::new(), false))),
             Err(errno) => return Err(errno),
         };
         let mut lines = file::read(&file, at, PAGE)?;

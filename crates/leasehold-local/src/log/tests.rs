@@ -134,6 +134,43 @@ fn files_change_under_writers_and_readers() {
 }
 
 #[test]
+fn a_file_that_another_has_ended_is_not_missed() {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, "1000");
+    log.add(&key("k"), vec![entry(1, START)]);
+    // Two that have found it full at the same time.
+    for _ in 0..2 {
+        log.begin_another(START).unwrap();
+    }
+    log.add(&key("k"), vec![entry(2, START)]);
+    assert_eq!(read(&directory, &mut None), [1, 2]);
+}
+
+/// All have the same time, as by a clock that is behind the names: none takes the name of another.
+#[test]
+fn writers_that_end_files_at_once_lose_none() {
+    let place = Place::new();
+    let directory = place.directory();
+    let (big, each) = ("x".repeat(255), 600);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (log, big) = (log(&directory, "2000"), &big);
+            scope.spawn(move || {
+                for number in 1..=each {
+                    let mut one = entry(writer * each + number, START);
+                    one.hold.as_mut().unwrap().owner = ClientInfo::new(big, 7, Some(big));
+                    log.add(&key(&"k".repeat(500)), vec![one]);
+                }
+            });
+        }
+    });
+    let mut found = read(&directory, &mut None);
+    found.sort_unstable();
+    assert!(found.into_iter().eq(1..=3 * each));
+}
+
+#[test]
 fn a_line_that_was_cut_off_hides_no_other() {
     let place = Place::new();
     let directory = place.directory();

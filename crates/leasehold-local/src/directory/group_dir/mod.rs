@@ -158,7 +158,7 @@ pub(super) fn make_file(
 }
 
 /// Renames a file to a name that nothing has.
-fn give_name(at: BorrowedFd<'_>, new: &str, name: &str) -> Result<(), Errno> {
+pub(super) fn give_name(at: BorrowedFd<'_>, new: &str, name: &str) -> Result<(), Errno> {
     match renameat_with(at, new, at, name, RenameFlags::NOREPLACE) {
         // Not on every file system.
         Err(Errno::INVAL | Errno::NOSYS) => {

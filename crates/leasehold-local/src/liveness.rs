@@ -127,14 +127,11 @@ impl Session {
         let again = life.all().find(stands);
         let locked = match again {
             Some(again) => fcntl_dupfd_cloexec(&again.file, 3),
-            None => match self.directory.lock_file(&self.path, WAIT) {
-                // The directory of these files was removed, too.
-                Err(Errno::NOENT) => {
-                    self.directory.make_part(SESSIONS)?;
-                    self.directory.lock_file(&self.path, WAIT)
-                }
-                locked => locked,
-            },
+            None => {
+                // The directory of these files may have been removed, too.
+                self.directory.make_part(SESSIONS)?;
+                self.directory.lock_file(&self.path, WAIT)
+            }
         };
         let file = locked.map_err(|errno| self.directory.failed("write to", errno))?;
         let life = Box::new(Life::of(&self.directory, file));

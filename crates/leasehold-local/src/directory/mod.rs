@@ -186,13 +186,11 @@ impl Directory {
     pub(super) fn file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (at, name) = self.at(name);
         let (mut open, group) = (flags | OFlags::NONBLOCK, self.group());
-        open.set(
-            OFlags::CREATE,
-            flags.contains(OFlags::CREATE) && group.is_none(),
-        );
+        let creates = flags.contains(OFlags::CREATE);
+        open.set(OFlags::CREATE, creates && group.is_none());
         let opened = loop {
             match (open_at(at, name, open, PRIVATE), group) {
-                (Err(Errno::NOENT), Some(group)) if flags.contains(OFlags::CREATE) => {
+                (Err(Errno::NOENT), Some(group)) if creates => {
                     make_file(at, name, OF_FILES, group, b"")?;
                 }
                 (opened, _) => break opened?,

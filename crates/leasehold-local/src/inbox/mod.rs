@@ -200,9 +200,8 @@ pub(super) fn bind_again(store: &Arc<Inner>) {
         match bind(store) {
             Ok(socket) => {
                 // What was sent to the one before is older.
-                reader.reading = JoinSet::new();
                 let again = read(socket, Arc::downgrade(store), epoch, true);
-                reader.reading.spawn_on(again, &reader.runtime);
+                reader.reading = JoinSet::from_iter([again]);
             }
             Err(error) => tracing::debug!(%error, "no socket for pushes any more"),
         }

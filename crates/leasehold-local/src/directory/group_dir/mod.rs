@@ -100,8 +100,7 @@ impl GroupDir {
 
     /// Whether that is a socket that belongs to the group, as those made in its directory do.
     pub(super) fn is_socket(&self, stat: &Stat) -> bool {
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        kind == FileType::Socket && stat.st_gid == self.group.gid
+        FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_gid == self.group.gid
     }
 
     /// What is wrong with a file that could not be opened; `None`: nothing that can be seen.

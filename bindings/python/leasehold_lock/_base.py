@@ -194,7 +194,7 @@ def _release_with_process() -> None:
         _released_with = os.getpid()
         process = sys.modules.get("multiprocessing.process")
         # A child of ``multiprocessing`` ends with ``os._exit``, and without ``atexit``.
-        if process is not None and process.parent_process() is not None:
+        if getattr(process, "_parent_process", None) is not None:
             from multiprocessing.util import Finalize
 
             Finalize(None, _release_at_exit, exitpriority=0)

@@ -11,8 +11,9 @@ from . import _base
 
 
 def _wait(call):
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
+    # Another thread may be in the middle of its import.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    if running is not None and running() is not None:
         _warn_that_it_blocks()
     try:
         call.send(None)

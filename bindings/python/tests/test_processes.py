@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 
 import faces
 import leasehold_lock as lh
 import pytest
+from leasehold_lock import _base
 
 threads = faces.Threads()
 
@@ -141,6 +143,15 @@ async def block():
 asyncio.run(block())
 """
     assert run(tmp_path, text, "memory:").split() == ["1", "RuntimeWarning", "program.py"]
+
+
+def test_a_module_that_another_thread_is_importing_is_not_used(monkeypatch):
+    with monkeypatch.context() as patch, lh.connect("memory:") as client:
+        patch.setattr(_base, "_released_with", None)
+        for name in ("asyncio", "multiprocessing.process"):
+            patch.setitem(sys.modules, name, types.ModuleType(name))
+        with client.mutex("k") as lease:
+            assert lease.is_valid()
 
 
 HELD_AT_EXIT = """

@@ -401,6 +401,8 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         def decorate(function: _Function) -> _Function:
             import inspect
 
+            if not callable(function) or callable(skip_if_busy):
+                raise TypeError("guard() needs a function: write @lock.guard(), below @classmethod")
             if is_any(function, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
                 raise TypeError("guard() cannot hold a lock for a generator: use a block in it")
             if is_any(function, inspect.iscoroutinefunction) is not self._for_tasks:

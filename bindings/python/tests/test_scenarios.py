@@ -405,6 +405,10 @@ async def test_a_guard_of_what_it_cannot_hold_is_refused(face, client, url):
     for generator in (tasks, items, Tasks(), Items()):
         with pytest.raises(TypeError, match="use a block in it"):
             client.mutex("k").guard()(generator)
+    # Above another decorator, and without its parentheses.
+    for options, function in (([], classmethod(task)), ([task], task)):
+        with pytest.raises(TypeError, match="write @lock.guard.., below @classmethod"):
+            client.mutex("k").guard(*options)(function)
 
 
 @scenario

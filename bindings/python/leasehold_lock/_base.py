@@ -397,12 +397,15 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         >>> nightly()
         'done'
         """
+        wrong = "guard() needs a function: write @lock.guard(), below @classmethod"
+        if callable(skip_if_busy):
+            raise TypeError(wrong)
 
         def decorate(function: _Function) -> _Function:
             import inspect
 
-            if not callable(function) or callable(skip_if_busy):
-                raise TypeError("guard() needs a function: write @lock.guard(), below @classmethod")
+            if not callable(function):
+                raise TypeError(wrong)
             if is_any(function, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
                 raise TypeError("guard() cannot hold a lock for a generator: use a block in it")
             if is_any(function, inspect.iscoroutinefunction) is not self._for_tasks:

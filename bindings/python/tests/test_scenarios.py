@@ -406,9 +406,10 @@ async def test_a_guard_of_what_it_cannot_hold_is_refused(face, client, url):
         with pytest.raises(TypeError, match="use a block in it"):
             client.mutex("k").guard()(generator)
     # Above another decorator, and without its parentheses.
-    for options, function in (([], classmethod(task)), ([task], task)):
+    lock = client.mutex("k")
+    for guard, function in ((lock.guard(), classmethod(task)), (lock.guard, task)):
         with pytest.raises(TypeError, match="write @lock.guard.., below @classmethod"):
-            client.mutex("k").guard(*options)(function)
+            guard(function)
 
 
 @scenario

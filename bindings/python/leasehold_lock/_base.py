@@ -615,7 +615,8 @@ class BaseLease(_NotPickled):
                 "Unsupported", "this store cannot give a lease to another client",
                 hint="release it here, and acquire it there", key=self.key, operation="hand_over",
             )
-        return await self._client._run(self._core.hand_over())
+        handed_over = await self._client._run(self._core.hand_over(self._client._core))
+        return handed_over.take()
 
     async def release(self) -> bool:
         """Releases it. Returns whether it was held until now; harmless if it is done twice."""

@@ -81,7 +81,7 @@ async fn and_say<T>(within: Duration, close: impl Future<Output = T>) -> T {
 
 /// A client of a store.
 #[pyclass(frozen)]
-pub(crate) struct Client(Arc<Connections>);
+pub(crate) struct Client(pub(crate) Arc<Connections>);
 
 #[pymethods]
 impl Client {

@@ -2,14 +2,19 @@
 
 use std::future::{Future, ready};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use leasehold::{Any, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease, Released};
+use leasehold::{
+    Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease,
+    Released, background,
+};
+use leasehold_store::sync::lock;
 use pyo3::prelude::*;
 use tokio::sync::RwLock;
 
 use crate::args::duration;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::op::{NOTHING, Op};
 
@@ -117,15 +122,17 @@ impl Lease {
         Ok(written(&parts?))
     }
 
-    /// Gives it away: answers what another process needs to go on with it.
-    fn hand_over(&self) -> Result<Op, Failure> {
+    /// Gives it away, by the client that has it.
+    fn hand_over(&self, client: &Client) -> Result<Op, Failure> {
         self.0.is_single()?;
         let (inner, taken) = (self.0.clone(), self.0.take());
+        let client = Mutex::new(client.0.connected().cloned());
         Ok(Op::new(async move {
             let lease = inner.taken(taken).await;
             let part = lease.and_then(|lease| lease.into_leases().pop());
             let part = part.ok_or_else(|| inner.released("hand_over"))?;
-            Ok(written(&part.into_parts().await?))
+            let parts = part.into_parts().await?;
+            Ok(HandedOver { parts, client })
         }))
     }
 
@@ -218,6 +225,35 @@ impl Inner {
         match none.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(checked) => Ok(checked?),
             Poll::Pending => Ok(()),
+        }
+    }
+}
+
+/// A lease that was given away, until its caller takes what it is adopted by. A caller who was cancelled
+/// with the answer does not, and then nobody can: so it is released.
+#[pyclass(frozen)]
+pub(crate) struct HandedOver {
+    parts: LeaseParts<Any>,
+    /// Until it is taken.
+    client: Mutex<Option<CoreClient>>,
+}
+
+#[pymethods]
+impl HandedOver {
+    /// What another process needs to go on with it.
+    fn take(&self) -> String {
+        *lock(&self.client) = None;
+        written(&self.parts)
+    }
+}
+
+impl Drop for HandedOver {
+    fn drop(&mut self) {
+        let client = lock(&self.client).take();
+        if let (Some(client), Some(runtime)) = (client, background::running()) {
+            let parts = self.parts.clone();
+            runtime.spawn(async move { client.release_by_parts(&parts).await });
+            background::nudge();
         }
     }
 }

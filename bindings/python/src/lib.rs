@@ -29,7 +29,7 @@ mod _native {
         clock::advance,
         fork::{fork_begins, forked_here, forked_there},
         leaders::Leaders,
-        lease::Lease,
+        lease::{HandedOver, Lease},
         lock::Lock,
         logging::{listen, records},
         op::Op,

@@ -88,6 +88,31 @@ async def test_a_release_that_is_cancelled_goes_on(client):
 
 
 @scenario
+async def test_a_hand_over_that_is_cancelled_with_its_answer_is_a_release(client):
+    loop, lease = asyncio.get_running_loop(), await client.mutex("k", ttl=300).lease()
+
+    class Answer(asyncio.Future):
+        def set_result(self, result):
+            super().set_result(result)
+            giver.cancel()
+
+    def future():
+        del loop.create_future  # Only this one.
+        return Answer(loop=loop)
+
+    async def give():
+        loop.create_future = future
+        return await lease.hand_over()
+
+    # The second call of a turn has its answer in another.
+    first = asyncio.ensure_future(client.inspect("k"))
+    giver = asyncio.ensure_future(give())
+    await asyncio.wait((first, giver))
+    assert giver.cancelled()
+    await faces.free(tasks, client, "k")
+
+
+@scenario
 async def test_work_is_run_and_cancelled_when_the_lease_is_lost(client):
     seen = []
 

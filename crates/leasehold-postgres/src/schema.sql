@@ -373,8 +373,7 @@ create procedure {schema}.append_and_ring(
 declare
     mask bigint;
 begin
-    -- Who listens again has not asked anything since then.
-    perform 1 from {schema}.keys k where k.key = wanted for update;
+    -- Who is dead listens again only after this is committed: its lock is shared until then.
     mask := {schema}.dead(inboxes);
     if standbys <> 0 then
         perform {schema}.commit_when(standbys);

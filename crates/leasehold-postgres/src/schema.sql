@@ -156,13 +156,15 @@ create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base 
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
 -- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed. A new base
 -- goes before the entry.
+-- It waits for others for less than a client waits for it: what the client has given up would wait on,
+-- each try with a connection of its own.
 create function {schema}.append(
     wanted text, wanted_format int, known_record bigint, known_end bigint,
     entry bytea, mask bigint, since bigint, moment bigint, new_base bytea, replaced bigint,
     out appended boolean, out at bigint, out record bigint, out ends bigint,
     out base bytea, out entries bytea, out since_base bigint, out base_length bigint
 )
-    language plpgsql set search_path = pg_catalog, pg_temp
+    language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '4s'
     as $$
 declare
     found_format int;
@@ -267,7 +269,7 @@ create function {schema}.append_all(
         appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql set search_path = pg_catalog, pg_temp
+    language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '4s'
     as $$
 declare
     moment bigint;
@@ -298,7 +300,7 @@ create function {schema}.append_each(
         key text, appended boolean, at bigint, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql set search_path = pg_catalog, pg_temp
+    language plpgsql set search_path = pg_catalog, pg_temp set lock_timeout = '4s'
     as $$
 #variable_conflict use_column
 begin

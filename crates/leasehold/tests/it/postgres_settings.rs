@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use leasehold::doctor::examine;
 use leasehold::{Access, ErrorKind, Settings};
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
@@ -13,7 +14,7 @@ use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::timeout;
 
-use super::postgres_server::{asleep, end_sleep, granted_role, schema, sql};
+use super::postgres_server::{asleep, database, end_sleep, granted_role, schema, sql};
 use super::postgres_store::{Fresh, init};
 use super::steps::{client_with, contended, fails, hand_over, hints, lock, use_once};
 use super::support::{LIMIT, in_line, soon, until, waiting};
@@ -49,6 +50,36 @@ async fn a_lock_that_came_too_late_is_waited_for() {
         });
     }
     soon("everyone's turns", tasks.join_all()).await;
+}
+
+/// A client gives up what takes too long, and tries again with another connection: each try would stay at
+/// the server until the row is free.
+#[tokio::test]
+async fn what_waits_for_a_locked_row_ends_at_the_server() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    use_once(&fresh.connect().await, "k").await;
+    let row = "select 1 from {schema}.keys where key = 'k' for update";
+    let _session = asleep(url, row).await;
+    let nulls = "array[null]::bigint[]";
+    let out = ", null".repeat(8);
+    let steps = [
+        "select {schema}.append('k', 1, null, null, 'a', 0, null, null, null, null)".to_owned(),
+        format!(
+            "select {{schema}}.append_all(array['k'], 1, {nulls}, {nulls}, array['a']::bytea[], null, 0)"
+        ),
+        format!(
+            "call {{schema}}.append_and_ring('k', 1, null, null, 'a', array['i'], null, 0, null, null{out})"
+        ),
+    ];
+    let run = |step: &String| {
+        let step = step.replace("{schema}", schema(url));
+        Process::run(psql(database(url), &step))
+    };
+    for ended in join_all(steps.iter().map(run)).await {
+        ended.has_said("due to lock timeout");
+    }
+    end_sleep(url);
 }
 
 /// Where a role may make functions that another's path leads to, one that fits better than the server's

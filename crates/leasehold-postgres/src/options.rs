@@ -129,10 +129,8 @@ const TABLE: &[Param<PostgresOptions>] = &[
                 "off" => None,
                 url if url.contains('?') => {
                     let why = "the URL of PostgreSQL for listen has parameters";
-                    return Err(Invalid::new(
-                        why,
-                        "leave them out: those of the store apply",
-                    ));
+                    let hint = "leave them out: those of the store apply";
+                    return Err(Invalid::new(why, hint));
                 }
                 url => Some(parse(url)?),
             });
@@ -146,13 +144,10 @@ const TABLE: &[Param<PostgresOptions>] = &[
     ("acknowledge", |options| {
         let shown = (options.acknowledge != 0).then(|| options.acknowledge.to_string());
         Field::custom(shown, |text| {
-            let count = if text == "none" {
-                Some(0)
-            } else {
-                text.parse().ok()
-            };
-            let fits = |count: &u32| text == "none" || (1..=MOST_STANDBYS).contains(count);
-            options.acknowledge = count.filter(fits).ok_or_else(|| {
+            let fits = |count: &u32| (1..=MOST_STANDBYS).contains(count);
+            let count = text.parse::<u32>().ok().filter(fits);
+            let none = (text == "none").then_some(0);
+            options.acknowledge = count.or(none).ok_or_else(|| {
                 let why = format!("acknowledge = {text:?} is not a number of standbys");
                 Invalid::new(why, format!("write none, or 1 to {MOST_STANDBYS}"))
             })?;
@@ -229,8 +224,7 @@ fn shown(config: &Config) -> String {
     let mut url = "postgres://".to_owned();
     if let Some(user) = config.get_user() {
         encode_name(user, &mut url);
-        let password = config.get_password().map_or("", |_| ":***");
-        url += password;
+        url += config.get_password().map_or("", |_| ":***");
         url.push('@');
     }
     for (place, (host, port)) in config.get_hosts().iter().zip(ports_of(config)).enumerate() {
@@ -358,11 +352,9 @@ impl PostgresOptions {
             return Err(no_pool());
         }
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let named = self
-            .schema
-            .starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
-        let named = named && !self.schema.starts_with("pg_");
-        if !named || !self.schema.chars().all(plain) || self.schema.len() > 63 {
+        let name = &*self.schema;
+        let begins = name.starts_with(|c: char| plain(c) && !c.is_ascii_digit());
+        if !begins || name.starts_with("pg_") || !name.chars().all(plain) || name.len() > 63 {
             return Err(Invalid::new(
                 "the URL has no name of a schema for schema",
                 "use small letters, digits and underscores, and begin with a letter, but not with pg_",

@@ -3,12 +3,17 @@
 use std::env::var;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use leasehold_store::access::read_file;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
 pub(crate) const PORT: u16 = 5432;
+
+/// What is between forgets a connection that is silent for minutes, without a word: after so long
+/// without one, and then so often, it has to be answered.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
 
 /// The port of each host.
 pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
@@ -51,6 +56,8 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
                 one.dbname(database);
             }
             one.port(port)
+                .keepalives_idle(SILENCE.0)
+                .keepalives_interval(SILENCE.1)
                 .application_name("leasehold")
                 .target_session_attrs(TargetSessionAttrs::ReadWrite);
             one
@@ -113,6 +120,18 @@ mod tests {
             fields_of(r"a\:b:1:d:u:p\\w\:x"),
             ["a:b", "1", "d", "u", r"p\w:x"]
         );
+    }
+
+    /// One is kept however rarely a client asks.
+    #[test]
+    fn a_connection_is_not_silent_for_minutes() {
+        let each = one_by_one(&"postgres://a,b/d".parse().unwrap(), "");
+        for one in each {
+            let most = Duration::from_secs(60);
+            assert!(one.get_keepalives() && one.get_keepalives_idle() <= most);
+            let interval = one.get_keepalives_interval();
+            assert!(interval.is_some_and(|interval| interval <= most));
+        }
     }
 
     #[test]

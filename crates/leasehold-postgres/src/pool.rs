@@ -181,21 +181,20 @@ impl Pool {
         let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
         let may_change = self.options.access.may_change();
         opened.map_err(|failure| {
-            let passes = match &failure {
-                // Without a code it is of this side: the file of passwords may be written just now.
-                Failure::Server(error) if error.code().is_none() => worked,
-                Failure::Server(error) => worked && may_change && errors::is_of_login(error),
-                Failure::Other(_) => worked,
+            let (may_pass, error) = match failure {
+                Failure::Server(error) => {
+                    // Without a code it is of this side: the file of passwords may be written just now.
+                    let is_ours = error.code().is_none();
+                    let may_pass = is_ours || may_change && errors::is_of_login(&error);
+                    let error = match tls::failure(&error, &server(config)) {
+                        Some(said) => said.with_source(error),
+                        None => self.meaning_at(config, Failure::Server(error)),
+                    };
+                    (may_pass, error)
+                }
+                Failure::Other(error) => (true, error),
             };
-            let of_tls = match &failure {
-                Failure::Server(error) => tls::failure(error, &server(config)),
-                Failure::Other(_) => None,
-            };
-            let error = match (of_tls, failure) {
-                (Some(said), Failure::Server(error)) => said.with_source(error),
-                (_, failure) => self.meaning_at(config, failure),
-            };
-            match passes {
+            match worked && may_pass {
                 true => error.into_unavailable(),
                 false => error,
             }

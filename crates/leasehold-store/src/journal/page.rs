@@ -14,8 +14,9 @@ use crate::listing::{ListPage, Listing};
 use crate::random::random_u64;
 use crate::sync::{Mutex, lock};
 
-/// How often a client looks for idle keys.
+/// How often a client looks for idle keys, and after how long at most it begins anew.
 const PAUSE: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// One in so many clients looks at its first step: a client may be gone soon after.
 const FIRST: u64 = 8;
@@ -86,16 +87,13 @@ impl<J: Journal> Listing for Pages<'_, J> {
 #[derive(Debug)]
 pub(super) struct Sweep {
     pub(super) retention: Duration,
-    pub(super) next: Mutex<(Moment, Option<String>)>,
+    next: Mutex<(Moment, Option<String>)>,
 }
 
 impl Sweep {
     pub(super) fn new(retention: Duration) -> Self {
-        let pause = if random_u64().is_multiple_of(FIRST) {
-            Duration::ZERO
-        } else {
-            PAUSE
-        };
+        let at_once = random_u64().is_multiple_of(FIRST);
+        let pause = if at_once { Duration::ZERO } else { PAUSE };
         Self {
             retention,
             next: Mutex::new((clock::now() + pause, None)),
@@ -109,6 +107,13 @@ impl Sweep {
             next.0 = now + PAUSE;
             next.1.take()
         })
+    }
+
+    /// Where to go on, soon. From the first key after a while: a backend reads all keys for that.
+    pub(super) fn go_on(&self, after: Option<String>) {
+        let a_while = (self.retention / 100).clamp(PAUSE, LONGEST);
+        let pause = if after.is_some() { PAUSE } else { a_while };
+        *lock(&self.next) = (clock::now() + pause, after);
     }
 }
 
@@ -135,4 +140,25 @@ pub(super) async fn sweep(
         }
     }
     Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With many keys in use, to look at all of them is most of what a server does for a client.
+    #[test]
+    fn who_has_seen_all_keys_does_not_begin_anew_at_once() {
+        let minute = Duration::from_secs(60);
+        for (retention, least) in [(24 * 60 * minute, 10 * minute), (minute, minute)] {
+            let sweep = Sweep::new(retention);
+            let [more, end] = [Some("k".to_owned()), None].map(|after| {
+                let now = clock::now();
+                sweep.go_on(after);
+                lock(&sweep.next).0.since(now)
+            });
+            assert!(more < 2 * minute, "{more:?}");
+            assert!(end >= least && end < retention + minute, "{end:?}");
+        }
+    }
 }

@@ -160,7 +160,7 @@ impl<J: Journal> Client<J> {
         tokio::spawn(async move {
             let due = &client.sweep;
             match sweep(&client.journal, due.retention, after.as_deref()).await {
-                Ok(last) => lock(&due.next).1 = last,
+                Ok(last) => due.go_on(last),
                 // Another client sweeps, or this one later.
                 Err(error) => tracing::debug!(%error, "cannot remove idle keys"),
             }

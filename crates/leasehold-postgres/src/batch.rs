@@ -167,13 +167,14 @@ impl Batch {
             let keys = looks.iter().map(|((key, known), _)| (key, *known));
             let rows = self.news(keys).await;
             let mut rows = rows.map(Vec::into_iter);
-            drop(room);
             for (_, answer) in looks {
                 let row = rows.as_mut().map_err(|error| error.clone());
                 let row = row.and_then(|rows| rows.next().ok_or_else(no_answer));
                 // Who has asked may have given up.
                 oneshot::Sender::send(answer, row).ok();
             }
+            // Behind the answers: who has one does not send for nothing.
+            drop(room);
         };
         self.looks.ask((key.clone(), known), send).await?
     }

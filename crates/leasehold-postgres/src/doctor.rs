@@ -139,8 +139,7 @@ const RULES: &[Rule<Facts>] = &[
 
 /// Examines the server at these options.
 pub(crate) async fn examine(options: &PostgresOptions) -> Report {
-    let mut brief = options.clone();
-    brief.retention = RETENTION;
+    let brief = options.clone().retention(RETENTION);
     let promise = "Exclusion as long as the server keeps what it has committed and its clock is \
                    not stepped. Fencing as long as it keeps its records, or its clock does not step \
                    back.";

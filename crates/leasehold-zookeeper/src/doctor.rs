@@ -75,8 +75,7 @@ const RULES: &[Rule<Facts>] = &[
 
 /// Examines the servers of these options.
 pub(crate) async fn examine(options: &ZooKeeperOptions) -> Report {
-    let mut brief = options.clone();
-    brief.retention = RETENTION;
+    let brief = options.clone().retention(RETENTION);
     let promise = "Exclusion and fencing, also when a minority of the servers is lost, as long as \
                    the clocks of the servers agree to within a small part of the TTL.";
     Report::of_use(&options.redacted_url(), promise, findings(&brief).await)

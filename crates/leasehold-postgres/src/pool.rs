@@ -179,7 +179,7 @@ impl Pool {
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let opened = self.open(config).await;
         let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
-        let may_change = self.options.access.may_change();
+        let may_change = self.options.access.may_change() || config.get_password().is_none();
         opened.map_err(|failure| {
             let (may_pass, error) = match failure {
                 Failure::Server(error) => {

@@ -741,3 +741,23 @@ async fn a_password_file_is_read_at_each_connection() {
     answered("a renewal", async || held.renew().await).await;
     drop(hand_over(held, waits).await);
 }
+
+/// The file of passwords of `psql` is read with each connection, too, and so is a certificate.
+#[tokio::test]
+async fn a_login_without_a_password_is_waited_for_once_it_has_worked() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    let role = role(url, "bare");
+    let theirs = url.replace("postgres@", &format!("{role}@"));
+    let client = leasehold::connect(&theirs).await.unwrap();
+    let mutex = client.mutex("k").unwrap();
+    assert!(mutex.is_locked().await.is_ok_and(|locked| !locked));
+    sql(url, &format!("alter role {role} nologin"));
+    end_sessions(url, &role);
+    until_an_outage(&mutex, "not permitted to log in").await;
+    // Who begins with it may have the wrong one.
+    let refused = leasehold::connect(&theirs).await;
+    fails(refused, ErrorKind::Refused, &["not permitted to log in"]);
+    sql(url, &format!("alter role {role} login"));
+    use_once(&client, "k").await;
+}

@@ -49,6 +49,9 @@ pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Node
     Ok(JournalStore::new(nodes, options.retention))
 }
 
+/// What a node is, if it is there and may be read.
+type Found = Result<Option<(Vec<u8>, Stat)>, StoreError>;
+
 /// What came of a transaction.
 enum Tried<'a> {
     /// With what the nodes are now.
@@ -162,15 +165,11 @@ impl Nodes {
     }
 
     /// Reads nodes, all at one time.
-    async fn read_nodes(
-        &self,
-        client: &Client,
-        keys: &[Key],
-    ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, StoreError> {
+    async fn read_nodes(&self, client: &Client, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         let sessions = &self.sessions;
         if let [key] = keys {
             let found = client.get_data(&path_of(key));
-            return Ok(vec![sessions.ask_unless(&Error::NoNode, found).await?]);
+            return Ok(vec![sessions.ask_unless(&Error::NoNode, found).await]);
         }
         let mut reader = client.new_multi_reader();
         for key in keys {
@@ -184,7 +183,7 @@ impl Nodes {
             MultiReadResult::Error { err } => Err(sessions.meaning(err)),
             _ => Err(errors::none()),
         });
-        found.collect()
+        Ok(found.collect())
     }
 
     async fn news(
@@ -197,6 +196,7 @@ impl Nodes {
         let mut at = self.sessions.now(client).await?;
         let mut all = Vec::with_capacity(keys.len());
         for ((key, known), found) in keys.iter().zip(found) {
+            let found = found?;
             self.room.see(key, found.as_ref().map(|(_, stat)| stat));
             all.push(match found {
                 Some((bytes, stat)) => {
@@ -337,13 +337,17 @@ impl Journal for Nodes {
         for keys in keys.chunks(PAGE) {
             let found = self.read_nodes(client, keys).await?;
             for (key, found) in keys.iter().zip(found) {
-                let Some((bytes, stat)) = found else { continue };
-                let touched = time_of(&stat);
+                let Some(found) = found.transpose() else {
+                    continue;
+                };
+                let touched = found.as_ref().map_or(page.at, |(_, stat)| time_of(stat));
                 // The servers may be ahead of what is known of their time.
                 page.at = page.at.max(touched);
                 let is_idle = |least| page.at.since(touched) >= least;
                 if of.idle_for.is_none_or(is_idle) {
-                    let news = node::news(key, &bytes, (stat.version, touched), None);
+                    let news = found.and_then(|(bytes, stat)| {
+                        node::news(key, &bytes, (stat.version, touched), None)
+                    });
                     page.records.push((key.to_string(), touched, news));
                 }
             }

@@ -14,7 +14,7 @@ use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zookeeper_client::{Acls, Client as Raw, CreateMode};
+use zookeeper_client::{Acl, Acls, AuthId, Client as Raw, CreateMode, Permission};
 
 use super::steps::{answered, client_with, contended, fails, give_back, hand_over, hints, sink};
 use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
@@ -243,7 +243,7 @@ async fn who_is_connected_again_is_rung() {
 async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     let (url, raw) = place().await;
     let client = connect(&url).await;
-    for key in ["format", "torn", "theirs", "maimed", "fine"] {
+    for key in ["format", "torn", "theirs", "maimed", "secret", "fine"] {
         taken_once(&client, key).await;
     }
     let read = async |key: &str| raw.get_data(&format!("/keys/{key}")).await.unwrap().0;
@@ -259,12 +259,16 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     write("torn", &torn).await;
     write("theirs", b"somebody's").await;
     remove_children(&raw, "/keys/maimed").await;
+    let somebody = Acl::new(Permission::ALL, AuthId::new("digest", "somebody:x"));
+    let closed = raw.set_acl("/keys/secret", &[somebody], None).await;
+    closed.unwrap();
     let other = connect(&url).await;
     for (key, kind) in [
         ("format", ErrorKind::Unsupported),
         ("torn", ErrorKind::Corrupt),
         ("theirs", ErrorKind::Corrupt),
         ("maimed", ErrorKind::Corrupt),
+        ("secret", ErrorKind::Refused),
     ] {
         let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{key}: {error}");
@@ -274,7 +278,8 @@ async fn a_node_that_is_not_ours_is_refused_for_its_key_only() {
     assert_eq!(read("theirs").await, b"somebody's");
     let _held = try_lock(&other, "fine").await.expect("free");
     assert_eq!(other.list("*").await.unwrap().len(), 1);
-    assert_eq!(skipped(&other).await, ["format", "theirs", "torn"]);
+    let unread = ["format", "secret", "theirs", "torn"];
+    assert_eq!(skipped(&other).await, unread);
 }
 
 /// A node that was removed and made again counts its changes anew. Who knew the former one does not take

@@ -74,8 +74,7 @@ pub trait Journal: Send + Sync + fmt::Debug + 'static {
     /// Appends an entry to each of these journals, all in one atomic operation at one time of the
     /// backend's clock, and rings the inboxes of each ([`Append::ring`]).
     ///
-    /// Who is found dead cannot listen again before the entry is there: a client that does has then
-    /// not appended anything in between.
+    /// Nobody who is found dead listens again and appends something before the entry is there.
     ///
     /// The clock is read when nobody else can append to these journals any more, so that a later
     /// entry has a later time, unless the clock steps back. With `unchanged_since`, nothing is

@@ -156,8 +156,8 @@ create function {schema}.kept_from(base_at bigint, new_base_at bigint, new_base 
 -- Appends an entry, and answers with what was appended since the client knew the key: frames of
 -- dead (8 bytes), length (4), entry, time (8). With "since" only if nothing has changed. A new base
 -- goes before the entry.
--- It waits for others for less than a client waits for it: what the client has given up would wait on,
--- each try with a connection of its own.
+-- It waits for others for less than a client waits for it, as all of these do: what the client has given
+-- up would wait on, each try with a connection of its own.
 create function {schema}.append(
     wanted text, wanted_format int, known_record bigint, known_end bigint,
     entry bytea, mask bigint, since bigint, moment bigint, new_base bytea, replaced bigint,
@@ -239,7 +239,7 @@ create function {schema}.news(wanted text[], known_record bigint[], known_end bi
         at bigint, format int, record bigint, ends bigint, base bytea, entries bytea,
         since_base bigint, base_length bigint
     )
-    language plpgsql stable set search_path = pg_catalog, pg_temp
+    language plpgsql stable set search_path = pg_catalog, pg_temp set lock_timeout = '4s'
     as $$
 #variable_conflict use_column
 begin

@@ -56,11 +56,6 @@ async fn a_lock_that_came_too_late_is_waited_for() {
 /// the server until the row is free.
 #[tokio::test]
 async fn what_waits_for_a_locked_row_ends_at_the_server() {
-    let fresh = Fresh::direct();
-    let url = fresh.url().await;
-    use_once(&fresh.connect().await, "k").await;
-    let row = "select 1 from {schema}.keys where key = 'k' for update";
-    let _session = asleep(url, row).await;
     let nulls = "array[null]::bigint[]";
     let out = ", null".repeat(8);
     let steps = [
@@ -72,6 +67,30 @@ async fn what_waits_for_a_locked_row_ends_at_the_server() {
             "call {{schema}}.append_and_ring('k', 1, null, null, 'a', array['i'], null, 0, null, null{out})"
         ),
     ];
+    let row = "select 1 from {schema}.keys where key = 'k' for update";
+    end_at_the_server(row, &steps).await;
+}
+
+/// So does what only waits for the table.
+#[tokio::test]
+async fn what_waits_for_a_locked_table_ends_at_the_server() {
+    let nulls = "array[null]::bigint[]";
+    let steps = [
+        format!(
+            "select {{schema}}.append_each(array['k'], 1, {nulls}, {nulls}, array['a']::bytea[], {nulls}, \
+             0, array[null]::bytea[], {nulls})"
+        ),
+        format!("select {{schema}}.news(array['k'], {nulls}, {nulls})"),
+    ];
+    end_at_the_server("lock table {schema}.keys", &steps).await;
+}
+
+/// These wait for what somebody has locked, and give up.
+async fn end_at_the_server(locks: &str, steps: &[String]) {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    use_once(&fresh.connect().await, "k").await;
+    let _session = asleep(url, locks).await;
     let run = |step: &String| {
         let step = step.replace("{schema}", schema(url));
         Process::run(psql(database(url), &step))

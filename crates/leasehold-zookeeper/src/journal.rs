@@ -10,7 +10,7 @@ use leasehold_store::journal::{
     Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position, damaged,
 };
 use leasehold_store::random::random_u64;
-use leasehold_store::{Capabilities, Listening, StoreError};
+use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use zookeeper_client::{Client, Error, MultiReadResult, MultiWriteError, Stat};
 
 use super::errors;
@@ -337,8 +337,10 @@ impl Journal for Nodes {
         for keys in keys.chunks(PAGE) {
             let found = self.read_nodes(client, keys).await?;
             for (key, found) in keys.iter().zip(found) {
-                let Some(found) = found.transpose() else {
-                    continue;
+                let found = match found.transpose() {
+                    Some(Err(lost)) if lost.kind() == ErrorKind::Unavailable => return Err(lost),
+                    Some(found) => found,
+                    None => continue,
                 };
                 let touched = found.as_ref().map_or(page.at, |(_, stat)| time_of(stat));
                 // The servers may be ahead of what is known of their time.

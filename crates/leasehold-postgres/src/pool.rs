@@ -175,7 +175,7 @@ impl Pool {
         Ok((client, warning))
     }
 
-    /// What has worked before passes, if it may be replaced: files, and the password of one.
+    /// What has worked before passes, if it may be replaced: files, and a login without a fixed password.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let opened = self.open(config).await;
         let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);

@@ -7,10 +7,13 @@ use std::time::Duration;
 use leasehold_core::{
     Claim, ClientInfo, Command, Inbox, Mode, OwnerSecret, Renew, Reply, Rotate, StoreTime,
 };
+use leasehold_testkit::expect::says;
 use leasehold_testkit::server::RedisServer;
+use redis::ConnectionLike;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, leave, release};
 use super::twin::{Kind, Twin};
+use crate::codec::script::{self, Gate, Request, Step};
 
 fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) -> Mix {
     Mix {
@@ -500,4 +503,49 @@ fn a_clock_that_is_too_late_changes_nothing() {
             twin.step(step, clock + second * u32::try_from(at).unwrap());
         }
     }
+}
+
+/// Whoever was demoted meanwhile takes no step: what was worked out at one key is written when it is
+/// another's turn, and where that is refused, nobody is told that it was done.
+#[test]
+fn a_replica_does_nothing_of_what_travels_together() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let gate = Gate {
+        marker: String::new(),
+        terms: Vec::new(),
+    };
+    let terms = Kind::Alone.terms(&gate, false, None);
+    let mut take = |steps: &[(&str, Command)]| {
+        let key = |name| format!("leasehold:lock:{name}");
+        let steps = steps.iter().map(|(at, step)| Step::new(key(at), step));
+        let (steps, all) = (&steps.collect::<Option<Vec<_>>>().unwrap(), false);
+        let call = Request::Steps { steps, all }.command(true, terms);
+        let answers = script::each_reply(connection.req_command(&call).unwrap()).unwrap();
+        let read = answers.iter().map(script::read_reply);
+        read.collect::<Vec<_>>()
+    };
+    let claim = |number, runs| {
+        Command::Claim(Claim {
+            inbox: Some(Inbox::new(HEARD[0]).unwrap()),
+            runs,
+            ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(30))
+        })
+    };
+    let held = [("a", claim(1, true)), ("a", claim(2, true))];
+    let line = [("b", claim(3, false)), ("b", claim(4, false))];
+    for said in take(&held).into_iter().chain(take(&line)) {
+        assert!(matches!(said, Ok((Reply::Standing(_), _))), "{said:?}");
+    }
+    let steps = [("a", leave(id(1), true, true)), ("b", claim(5, false))];
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    for said in take(&steps) {
+        says(said.unwrap_err(), ["read-only replica"]);
+    }
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    let replies = take(&steps).into_iter().map(|said| said.unwrap().0);
+    let [released, waits]: [Reply; 2] = replies.collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!(released, Reply::Released { held: true });
+    assert!(matches!(waits, Reply::Standing(_)), "{waits:?}");
 }

@@ -73,14 +73,12 @@ write_queue = function()
       written[id], there[#there + 1], there[#there + 2] = true, id, text
     end
   end
-  if #gone > 0 then
-    -- Letting go first: then the write may pass even if the memory is full.
-    call('HDEL', key, unpack(gone))
-  end
+  -- Letting go first: then the write may pass even if the memory is full.
+  local done = #gone > 0 and redis.pcall('HDEL', key, unpack(gone))
   local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched,
     arrival, deadline, weight, first_granted, last_granted, first, last = unpack(head)
-  local done = redis.pcall('HSET', key, ' head', pack('<BBBddddddBdddddddddBc0Bc0Bc0Bc0', 108, 104, 1,
-    seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched, arrival,
+  done = type(done) == 'table' and done or redis.pcall('HSET', key, ' head', pack('<BBBddddddBdddddddddBc0Bc0Bc0Bc0',
+    108, 104, 1, seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched, arrival,
     deadline, weight, #first_granted, first_granted, #last_granted, last_granted, #first, first, #last, last),
     unpack(there))
   if type(done) == 'table' then

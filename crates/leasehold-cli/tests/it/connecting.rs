@@ -86,9 +86,15 @@ async fn what_the_server_says() {
     fails(&format!("redis://{address}/"), &address, "NOAUTH").await;
     let denied = "-DENIED Redis is running in protected mode because\r\n";
     let full = "-ERR max number of clients reached\r\n";
-    for (line, cause) in [(denied, "protected mode"), (full, "maxclients")] {
+    // So it says what it was sent.
+    let renamed = "-ERR unknown command 'HELLO', with args beginning with: 'AUTH' 'hunter2' \r\n";
+    for (line, cause) in [
+        (denied, "protected mode"),
+        (full, "maxclients"),
+        (renamed, "unknown command 'HELLO'"),
+    ] {
         let address = one_that_says(line).await;
-        fails(&format!("redis://{address}/"), &address, cause).await;
+        fails(&format!("redis://:hunter2@{address}/"), &address, cause).await;
     }
 }
 

@@ -58,7 +58,7 @@ async fn login(socket: &Socket, target: &Target, resp3: bool) -> RedisResult<()>
     }
     for answer in socket.ask_all(greeting.cmd_iter()).await? {
         if let Value::ServerError(error) = answer {
-            return Err(error.into());
+            return Err(errors::of_greeting(error));
         }
     }
     Ok(())

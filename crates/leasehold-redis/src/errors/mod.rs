@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_core::{StoreTime, written};
 use leasehold_store::{ErrorKind, StoreError};
-use redis::{RedisError, ServerError};
+use redis::{RedisError, ServerError, make_extension_error};
 
 pub(crate) use self::opening::{Dialling, NO_ADDRESS, is_closed, of_closed, of_opening};
 use self::table::{Made, Outlook, find};
@@ -63,6 +63,16 @@ pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
 /// An error that the server answered.
 pub(super) fn of_server(error: &ServerError) -> StoreError {
     refusal(error.code(), error.details().unwrap_or_default())
+}
+
+/// An error that the server answered to a login. A command that it does not know it names with the
+/// arguments, and one of these is the password.
+pub(super) fn of_greeting(error: ServerError) -> RedisError {
+    let said = error.details().and_then(|it| it.split_once(", with args"));
+    match said.map(|(known, _)| known.to_owned()) {
+        Some(known) => make_extension_error(error.code().to_owned(), Some(known)),
+        None => error.into(),
+    }
 }
 
 /// An error that the server answered when it was asked for the other nodes.

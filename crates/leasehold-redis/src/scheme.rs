@@ -16,6 +16,20 @@ use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
 
+/// Shows these by their URL, without the passwords.
+macro_rules! debug_by_url {
+    ($($shown:ident)*) => {
+        $(impl std::fmt::Debug for $shown {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut shown = f.debug_struct(stringify!($shown));
+                shown.field("url", &self.redacted_url()).finish_non_exhaustive()
+            }
+        })*
+    };
+}
+
+debug_by_url! { ClassicStore RedisStore RedlockStore RedisClusterOptions RedlockOptions }
+
 /// The URL schemes of one server, and of Sentinels: `redis://`, `redis-sentinel://` and so on.
 #[derive(Debug)]
 pub struct OneServer;

@@ -11,7 +11,6 @@ pub(super) mod fuzzing;
 mod look;
 mod verb;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -328,13 +327,5 @@ impl LockStore for ClassicStore {
 
     async fn listen(&self, _sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         Err(unsupported("it sends no message when a lock becomes free"))
-    }
-}
-
-impl fmt::Debug for ClassicStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClassicStore")
-            .field("url", &self.redacted_url())
-            .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,6 @@ mod initialise;
 mod list;
 mod log;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,13 +221,5 @@ impl LockStore for RedisStore {
             Route::One(shared) => Ok(Box::new(shared.listen(&sink).await?)),
             Route::Cluster(cluster) => Ok(Box::new(cluster.listen(sink).await?)),
         }
-    }
-}
-
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("url", &self.redacted_url())
-            .finish_non_exhaustive()
     }
 }

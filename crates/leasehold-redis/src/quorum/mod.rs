@@ -20,7 +20,6 @@ mod rounds;
 mod tests;
 mod verbs;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,13 +237,5 @@ impl Inner {
     /// How long one server's answer may take.
     fn patience(&self, ttl: Duration) -> Duration {
         self.options.node_timeout.min(ttl / 4)
-    }
-}
-
-impl fmt::Debug for RedlockStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedlockStore")
-            .field("url", &self.redacted_url())
-            .finish_non_exhaustive()
     }
 }

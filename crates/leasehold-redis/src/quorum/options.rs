@@ -1,6 +1,5 @@
 //! Options of a set of independent servers (Redlock).
 
-use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
@@ -307,13 +306,5 @@ pub(super) fn address(server: &RedisOptions) -> String {
         RedisAddress::Tcp { host, port, .. } if server.db == 0 => format!("{host}:{port}"),
         RedisAddress::Tcp { host, port, .. } => format!("{host}:{port}/{}", server.db),
         RedisAddress::Unix(_) | RedisAddress::Sentinel(_) => server.address.shown(),
-    }
-}
-
-impl fmt::Debug for RedlockOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedlockOptions")
-            .field("url", &self.redacted_url())
-            .finish_non_exhaustive()
     }
 }

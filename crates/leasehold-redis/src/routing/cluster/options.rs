@@ -1,7 +1,5 @@
 //! Options of a cluster.
 
-use std::fmt;
-
 use leasehold_core::Invalid;
 use leasehold_store::setters;
 
@@ -182,14 +180,6 @@ impl RedisClusterOptions {
             },
             ..self.node.clone()
         }
-    }
-}
-
-impl fmt::Debug for RedisClusterOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisClusterOptions")
-            .field("url", &self.redacted_url())
-            .finish_non_exhaustive()
     }
 }
 

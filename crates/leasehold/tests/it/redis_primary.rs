@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::process::overload;
+use leasehold_testkit::server::Program;
 use std::time::Duration;
 
 use crate::redis_support::fake_sentinel::FakeSentinel;
@@ -49,21 +50,26 @@ async fn granted(store: &RedisStore, number: u128) -> u64 {
 
 #[tokio::test]
 async fn a_replica_that_a_sentinel_names_is_refused_and_another_is_asked() {
-    let primary = RedisServer::start();
-    let replica = replica_of(&primary);
-    // Both say the same epoch: only the server itself can tell.
-    let stale = FakeSentinel::start(Some((replica.port(), 1))).await;
-    let good = FakeSentinel::start(Some((primary.port(), 1))).await;
-    granted(&store_of(&[&stale, &good]).await, 1).await;
+    // Each says in its own way what a user may not do, and what no replica does.
+    for program in Program::ALL {
+        let start = || RedisServer::builder().program(program.clone()).start();
+        let (primary, replica) = (start(), start());
+        follow(&replica, &primary);
+        // Both say the same epoch: only the server itself can tell.
+        let stale = FakeSentinel::start(Some((replica.port(), 1))).await;
+        let good = FakeSentinel::start(Some((primary.port(), 1))).await;
+        granted(&store_of(&[&stale, &good]).await, 1).await;
 
-    let options = options_of(&[&stale]).connect_timeout(Duration::from_millis(300) * overload());
-    let refused = RedisStore::connect(options).await;
-    let named = format!(
-        "the primary \"mymaster\": 127.0.0.1:{} names 127.0.0.1:{}: that server is a replica",
-        stale.port,
-        replica.port()
-    );
-    fails(refused, ErrorKind::Unavailable, &[&named]);
+        let limit = Duration::from_millis(300) * overload();
+        let options = options_of(&[&stale]).connect_timeout(limit);
+        let refused = RedisStore::connect(options).await;
+        let named = format!(
+            "the primary \"mymaster\": 127.0.0.1:{} names 127.0.0.1:{}: that server is a replica",
+            stale.port,
+            replica.port()
+        );
+        fails(refused, ErrorKind::Unavailable, &[&named]);
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
-use redis::{PushInfo, PushKind, Value};
+use redis::{PushInfo, PushKind};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -14,6 +14,7 @@ use super::address::Address;
 use super::dial::dial;
 use super::endpoint::{Endpoint, Hearing, Opened};
 use super::manager::ConnectionManager;
+use super::rights::forbidden_or_lost;
 use super::sentinel::{self, Answered, Failures, Named};
 use super::socket::{OnPush, Socket};
 use super::target::Common;
@@ -222,8 +223,8 @@ impl Search {
         };
         let sentinel = self.reach(node, Some(Box::new(push))).await?;
         let subscribed = sentinel.ask(redis::cmd("SUBSCRIBE").arg(SWITCHED)).await;
-        let subscribed = subscribed.and_then(Value::extract_error);
-        subscribed.map_err(errors::of_connection)?;
+        // Where that is forbidden, it is only asked.
+        forbidden_or_lost(subscribed)?.ok();
         loop {
             let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await? {
                 Ok(named) if !self.is_stale(&named) => named,

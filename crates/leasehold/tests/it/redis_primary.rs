@@ -132,6 +132,20 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
     assert_eq!(shown, 1);
 }
 
+/// Whoever may not listen asks.
+#[tokio::test]
+async fn a_sentinel_that_forbids_to_subscribe_names_a_new_primary_all_the_same() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
+    sentinel.refuse((new.port(), 2));
+    let store = store_of(&[&sentinel]).await;
+    until("a claim reaches the new primary", async || {
+        let _ = store.claim(&key("k"), &claim(&store, 1)).await;
+        new.query::<usize>(&["EXISTS", "leasehold:lock:k"]) == 1
+    })
+    .await;
+}
+
 /// Answered by the server itself: nothing has run there.
 #[tokio::test]
 async fn a_demoted_primary_sends_us_on_to_the_new_one() {

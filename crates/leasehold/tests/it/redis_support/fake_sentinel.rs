@@ -18,6 +18,8 @@ pub(crate) struct FakeSentinel {
 
 struct Shared {
     says: Mutex<Says>,
+    /// It refuses to be listened to, and says this from then on.
+    refuses: Mutex<Says>,
     switched: broadcast::Sender<()>,
     /// One permit for each question that was asked.
     asked: Semaphore,
@@ -29,6 +31,7 @@ impl FakeSentinel {
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             says: Mutex::new(says),
+            refuses: Mutex::default(),
             switched: broadcast::Sender::new(16),
             asked: Semaphore::new(0),
         });
@@ -48,6 +51,11 @@ impl FakeSentinel {
         if aloud {
             let _ = self.shared.switched.send(());
         }
+    }
+
+    /// Nobody may listen to it; whoever wants to makes it say something else.
+    pub(crate) fn refuse(&self, then: (u16, u64)) {
+        *self.shared.refuses.lock().unwrap() = Some(then);
     }
 
     /// Waits until it was asked so many times more.
@@ -86,6 +94,7 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
         let Some(request) = request else { return };
         let words: Vec<_> = request.iter().map(String::as_str).collect();
         let says = *shared.says.lock().unwrap();
+        let refuses = *shared.refuses.lock().unwrap();
         let answer = match (words.as_slice(), says) {
             (["HELLO", ..], _) => format!("%1\r\n{}:3\r\n", bulk("proto")),
             (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"], Some((port, _))) => {
@@ -102,6 +111,10 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
             (["SENTINEL", "GET-MASTER-ADDR-BY-NAME", _], _) => {
                 shared.asked.add_permits(1);
                 "_\r\n".to_owned()
+            }
+            (["SUBSCRIBE", _], _) if refuses.is_some() => {
+                *shared.says.lock().unwrap() = refuses;
+                "-NOPERM User bob has no permissions to run the 'subscribe' command\r\n".to_owned()
             }
             (["SUBSCRIBE", channel], _) => {
                 listens = true;

@@ -182,9 +182,10 @@ async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError
     let link = wire.link().ok_or_else(broken)?;
     let endpoint = &link.endpoint;
     let opened = match (endpoint.search(), &wire.server.named) {
-        (Some(search), Some(named)) => search.open(endpoint, named, None).await?,
-        _ => endpoint.connect(None).await?,
+        (Some(search), Some(named)) => search.open(endpoint, named, None).await,
+        _ => endpoint.connect(None).await,
     };
+    let opened = opened.map_err(|error| link.judge(error))?;
     if opened.server.run_id != wire.server.run_id {
         // The address leads elsewhere by now.
         wire.leave();

@@ -272,9 +272,9 @@ impl ConnectionManager {
     }
 
     /// A login that has worked may do so again: a password file is read with each connection.
-    fn judge(&self, error: StoreError) -> StoreError {
+    pub(super) fn judge(&self, error: StoreError) -> StoreError {
         let changes = self.endpoint.options.access.may_change();
-        match changes && self.stood.load(Ordering::Acquire) && errors::is_of_login(&error) {
+        match changes && self.endpoint.common.has_worked() && errors::is_of_login(&error) {
             true => errors::not_now(error),
             false => error,
         }

@@ -67,7 +67,7 @@ impl Common {
         }
     }
 
-    fn has_worked(&self) -> bool {
+    pub(super) fn has_worked(&self) -> bool {
         self.worked.load(Ordering::Relaxed)
     }
 

@@ -9,6 +9,7 @@ use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
+use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -260,6 +261,35 @@ async fn a_password_that_changes_is_waited_for_by_who_knew_the_one_before() {
     std::fs::write(&file, "two").unwrap();
     answered("a renewal", async || held.renew().await).await;
     assert!(hand_over(held, waits).await.is_valid());
+}
+
+/// By a client of a cluster also at a node to which it has had no connection yet.
+#[tokio::test]
+async fn a_password_that_changes_is_waited_for_at_each_node() {
+    let server = RedisServer::builder().password("one");
+    let cluster = Cluster::builder().server(server).start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "one").unwrap();
+    let seed = cluster.nodes()[0].address();
+    let url = format!("redis-cluster://{seed}/");
+    let refusals = Refusals::default();
+    let client = builder(&url, &refusals).password_file(&file);
+    let client = client.connect().await.unwrap();
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "requirepass", "two"]);
+    }
+    let is_elsewhere = |name: &String| {
+        let slot = cluster.slot_of(&format!("leasehold:lock:{name}"));
+        cluster.owner_of(slot).address() != seed
+    };
+    let mut names = (0..).map(|number| format!("k{number}"));
+    let name = names.find(is_elsewhere).unwrap();
+    let waits = waiting(&client, &name);
+    refusals.until(&name, 1).await;
+    std::fs::write(&file, "two").unwrap();
+    let lease = timeout(SOON, waits).await.unwrap().unwrap().unwrap();
+    assert!(lease.is_valid());
 }
 
 /// The other side: nobody waits for what stays.

@@ -177,7 +177,8 @@ fn refusal(code: &str, detail: &str) -> StoreError {
         Some((Outlook::Passes, Made::Of(message, hint))) => passing(message, hint),
         Some((Outlook::Stays, Made::Of(message, hint))) => refused(*message, *hint),
         Some((_, Made::By(make))) => make(found.detail),
-        None if detail.contains("user_script") => damaged(),
+        // Lua's own error; where in a script the server has refused a command is `@user_script:1`.
+        None if format!(" {detail}").contains(" user_script:") => damaged(),
         Some((_, Made::Verbatim)) | None => StoreError::new(
             ErrorKind::Refused,
             format!("the server answered {code} {detail}"),

@@ -86,6 +86,8 @@ fn an_answer_that_is_not_known_stays() {
         "odd",
         "NOREPLICASX no",
         "@user_script: 98: -NEWCODE what is this",
+        "NEWCODE what is this script: f_1, on @user_script:98.",
+        "ERR Script attempted to access a non local key script: f_1, on @user_script:98.",
         "ERR NOREPLICAS without its dash",
     ] {
         for error in judged(odd) {
@@ -94,6 +96,19 @@ fn an_answer_that_is_not_known_stays() {
         }
         let (code, detail) = odd.split_once(' ').unwrap_or((odd, ""));
         assert!(is_forbidden(code, detail), "{odd}");
+    }
+}
+
+/// A script that fails by itself has met a record that is none, whatever server runs it.
+#[test]
+fn what_lua_says_is_about_the_record() {
+    for said in [
+        "ERR user_script:98: bad argument #2 to 'unpack' script: f_1, on @user_script:98.",
+        "ERR Error running script (call to f_1): @user_script:98: user_script:98: bad argument",
+    ] {
+        for error in judged(said) {
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{said}: {error:?}");
+        }
     }
 }
 

@@ -11,15 +11,15 @@ pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetc
 
 /// An error that the server answered.
 pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
-    let detail = error.details().unwrap_or_default();
-    match error.code() {
-        "LHTYPE" => foreign(detail),
-        "LHNATIVE" => native(),
-        "NOPERM" => errors::refused(
-            format!("the user may not do this: {}", errors::tame(detail)),
-            format!("this rule is enough: {ACL}"),
-        ),
+    let error = match error.code() {
+        "LHTYPE" => return foreign(error.details().unwrap_or_default()),
+        "LHNATIVE" => return native(),
         _ => errors::of_server(error),
+    };
+    // Whether the call is forbidden or a command of its script: another rule is enough here.
+    match error.hint().is_some_and(|hint| hint.contains(errors::ACL)) {
+        true => error.with_hint(format!("this rule is enough: {ACL}")),
+        false => error,
     }
 }
 

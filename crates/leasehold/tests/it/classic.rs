@@ -286,12 +286,22 @@ async fn a_dead_holder_is_passed_when_its_time_is_up() {
 async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
     let rules = "on >secret ~app:* -@all +eval +evalsha +type +get +set +pttl +pexpire \
         +del +scan +info +ping";
-    let server = RedisServer::builder().user("least", rules).start();
-    let client = at(&(server.url_as("least", "secret") + "?layout=classic")).await;
-    let refused = client.mutex("elsewhere").unwrap().try_lock().await;
-    let refused = fails(refused, ErrorKind::Refused, &[]);
-    hints(&refused, "+pttl");
-    hints(&refused, "+eval");
+    for program in Program::ALL {
+        let server = RedisServer::builder().program(program);
+        let server = server.user("least", rules).start();
+        let client = at(&(server.url_as("least", "secret") + "?layout=classic")).await;
+        let told = async |key: &str| {
+            let refused = client.mutex(key).unwrap().try_lock().await;
+            let refused = fails(refused, ErrorKind::Refused, &["may not do this"]);
+            hints(&refused, "+pttl");
+            hints(&refused, "+eval");
+        };
+        told("elsewhere").await;
+        // Here the call is allowed, and a command of its script is not.
+        server.command(&["SET", "app:taken", "another", "PX", "60000"]);
+        server.command(&["ACL", "SETUSER", "least", "-pttl"]);
+        told("app:taken").await;
+    }
 }
 
 #[tokio::test]

@@ -3,11 +3,7 @@
 use leasehold_store::StoreError;
 use redis::ServerError;
 
-use crate::errors;
-
-/// What a user needs.
-pub(in super::super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* -@all \
-    +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping";
+use crate::errors::{self, ACL_OF_CLASSIC};
 
 /// An error that the server answered.
 pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
@@ -18,7 +14,7 @@ pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
     };
     // Whether the call is forbidden or a command of its script: another rule is enough here.
     match error.hint().is_some_and(|hint| hint.contains(errors::ACL)) {
-        true => error.with_hint(format!("this rule is enough: {ACL}")),
+        true => error.with_hint(format!("this rule is enough: {ACL_OF_CLASSIC}")),
         false => error,
     }
 }

@@ -160,7 +160,7 @@ pub(super) async fn find(
         (MissingPermission::PUBLISH, published.is_some_and(forbidden)),
     ];
     let rights = match forbidden(in_full) || forbidden(by_hash) {
-        true => Err(errors::no_scripts(prefix)),
+        true => Err(errors::no_scripts(prefix, endpoint.options.is_classic())),
         false => allowed(by_hash, prefix).map(|()| Rights {
             missing: facts
                 .into_iter()

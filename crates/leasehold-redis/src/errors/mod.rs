@@ -19,6 +19,10 @@ pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~l
     -@all +eval +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
+/// The same in the classic layout.
+pub(super) const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* \
+    -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping";
+
 /// What a user of a cluster needs besides.
 const ACL_IN_CLUSTER: &str = "+cluster|slots +asking";
 
@@ -40,10 +44,14 @@ pub(super) fn lacking(text: &str) -> Option<String> {
 }
 
 /// A user who may not run scripts.
-pub(super) fn no_scripts(prefix: &str) -> StoreError {
+pub(super) fn no_scripts(prefix: &str, classic: bool) -> StoreError {
+    let rule = match classic {
+        true => ACL_OF_CLASSIC.to_owned(),
+        false => acl("<name>", prefix),
+    };
     refused(
         "the server forbids scripts: leasehold needs EVAL and EVALSHA",
-        format!("this rule is enough: {}", acl("<name>", prefix)),
+        format!("this rule is enough: {rule}"),
     )
 }
 

@@ -289,7 +289,8 @@ async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
     for program in Program::ALL {
         let server = RedisServer::builder().program(program);
         let server = server.user("least", rules).start();
-        let client = at(&(server.url_as("least", "secret") + "?layout=classic")).await;
+        let url = server.url_as("least", "secret") + "?layout=classic";
+        let client = at(&url).await;
         let told = async |key: &str| {
             let refused = client.mutex(key).unwrap().try_lock().await;
             let refused = fails(refused, ErrorKind::Refused, &["may not do this"]);
@@ -301,6 +302,10 @@ async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
         server.command(&["SET", "app:taken", "another", "PX", "60000"]);
         server.command(&["ACL", "SETUSER", "least", "-pttl"]);
         told("app:taken").await;
+        server.command(&["ACL", "SETUSER", "least", "-evalsha"]);
+        let refused = leasehold::connect(&url).await;
+        let refused = fails(refused, ErrorKind::Refused, &["forbids scripts"]);
+        hints(&refused, "+pttl");
     }
 }
 

@@ -47,7 +47,11 @@ impl Frames {
             self.arrived.shrink_to(ROOM);
             (self.start, self.seen) = (0, 0);
         }
-        Ok(Some(answer))
+        // What a server says of an answer besides is for nobody here.
+        Ok(Some(match answer {
+            Value::Attribute { data, .. } => *data,
+            answer => answer,
+        }))
     }
 
     /// The length of the next value without those within it, once it has arrived.
@@ -118,6 +122,7 @@ mod tests {
         assert_eq!(whole[2], Value::BulkString(b"a\r\nb".to_vec()));
         let nested = Value::Array(vec![Value::BulkString(Vec::new())]);
         assert_eq!(whole[3], Value::Array(vec![Value::Int(7), nested]));
+        assert_eq!(whole[10], Value::Int(3), "without its attributes");
         for size in 1..40 {
             assert_eq!(read(size), whole, "in pieces of {size}");
         }

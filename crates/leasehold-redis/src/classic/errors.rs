@@ -3,19 +3,14 @@
 use leasehold_store::StoreError;
 use redis::ServerError;
 
-use crate::errors::{self, ACL_OF_CLASSIC};
+use crate::errors;
 
 /// An error that the server answered.
 pub(in super::super) fn of_server(error: &ServerError) -> StoreError {
-    let error = match error.code() {
-        "LHTYPE" => return foreign(error.details().unwrap_or_default()),
-        "LHNATIVE" => return native(),
-        _ => errors::of_server(error),
-    };
-    // Whether the call is forbidden or a command of its script: another rule is enough here.
-    match error.hint().is_some_and(|hint| hint.contains(errors::ACL)) {
-        true => error.with_hint(format!("this rule is enough: {ACL_OF_CLASSIC}")),
-        false => error,
+    match error.code() {
+        "LHTYPE" => foreign(error.details().unwrap_or_default()),
+        "LHNATIVE" => native(),
+        _ => errors::in_classic(errors::of_server(error)),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~l
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
 
 /// The same in the classic layout.
-pub(super) const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* \
+const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* \
     -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping";
 
 /// What a user of a cluster needs besides.
@@ -71,6 +71,15 @@ pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
 /// An error that the server answered.
 pub(super) fn of_server(error: &ServerError) -> StoreError {
     refusal(error.code(), error.details().unwrap_or_default())
+}
+
+/// The same in the classic layout: whether the call is forbidden or a command of its script, another
+/// rule is enough there.
+pub(super) fn in_classic(error: StoreError) -> StoreError {
+    match error.hint().is_some_and(|hint| hint.contains(ACL)) {
+        true => error.with_hint(format!("this rule is enough: {ACL_OF_CLASSIC}")),
+        false => error,
+    }
 }
 
 /// An error that the server answered to a login. A command that it does not know it names with the

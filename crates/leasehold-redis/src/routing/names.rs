@@ -77,7 +77,11 @@ impl Names {
         scan.arg(&self.cursor).arg("MATCH").arg(&self.glob);
         scan.arg("COUNT").arg(PAGE);
         let answer = wire.send(scan).await;
-        let (cursor, names) = read_page(&answer.map_err(errors::of_connection)?)?;
+        let page = read_page(&answer.map_err(errors::of_connection)?);
+        let (cursor, names) = match node.endpoint.options.is_classic() {
+            true => page.map_err(errors::in_classic)?,
+            false => page?,
+        };
         if cursor == START {
             self.nodes.pop_front();
             self.wire = None;

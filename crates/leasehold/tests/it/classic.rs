@@ -302,6 +302,10 @@ async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
         server.command(&["SET", "app:taken", "another", "PX", "60000"]);
         server.command(&["ACL", "SETUSER", "least", "-pttl"]);
         told("app:taken").await;
+        server.command(&["ACL", "SETUSER", "least", "-scan"]);
+        let listed = client.list("app:*").await;
+        let refused = fails(listed, ErrorKind::Refused, &["may not do this"]);
+        hints(&refused, "+pttl");
         server.command(&["ACL", "SETUSER", "least", "-evalsha"]);
         let refused = leasehold::connect(&url).await;
         let refused = fails(refused, ErrorKind::Refused, &["forbids scripts"]);

@@ -186,11 +186,11 @@ impl Search {
         let target = self.common.target_at(node, &self.of_sentinels()).await?;
         dial(&target, true, push).await.map_err(|error| {
             let error = errors::of_opening(error, &self.common.dialling(&target));
-            match error.kind() {
-                ErrorKind::Refused if errors::is_of_login(&error) => error.with_hint(
+            match errors::is_of_login(&error) {
+                true => error.with_hint(
                     "set the login for the Sentinels with `sentinel_user` and `sentinel_pass`",
                 ),
-                _ => error,
+                false => error,
             }
         })
     }

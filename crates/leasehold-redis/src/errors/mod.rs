@@ -121,11 +121,11 @@ pub(super) fn of_connection(error: RedisError) -> StoreError {
     unavailable(message).with_source(error)
 }
 
-/// Whether it is about who we are.
+/// Whether we are refused, and it is about who we are: an outage may name one Sentinel of many that
+/// says so.
 pub(super) fn is_of_login(error: &StoreError) -> bool {
-    ["WRONGPASS", "NOAUTH"]
-        .iter()
-        .any(|code| error.message().contains(code))
+    let says = |code: &&str| error.message().contains(code);
+    error.kind() == ErrorKind::Refused && ["WRONGPASS", "NOAUTH"].iter().any(says)
 }
 
 /// Whether a connection may have been refused for its protocol alone. `login`: its

@@ -36,8 +36,7 @@ fn what_follows_the_dashes_is_the_commands_own() {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    let settings = run.common.store.settings;
-    assert_eq!(settings.wait().value, Wait::Forever);
+    assert_eq!(run.common.store.settings.wait().value, Wait::Forever);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }
 
@@ -109,8 +108,7 @@ proptest::proptest! {
             0..12,
         ),
     ) {
-        let typed = std::iter::once("leasehold".to_owned()).chain(typed);
-        if let Err(refused) = parse(typed) {
+        if let Err(refused) = parse(std::iter::once("leasehold".to_owned()).chain(typed)) {
             assert!(!refused.render().to_string().is_empty());
             assert!(matches!(refused.exit_code(), 0 | 2));
         }

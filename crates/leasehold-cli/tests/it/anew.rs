@@ -58,10 +58,8 @@ async fn only_leasehold_starts_it() {
             assert!(said.contains("hint: "), "{typed}: {said}");
         }
     }
-    let all = "--help | help run | man | completions bash | completions zsh";
-    for shown in all.split(" | ") {
-        let output = leasehold(shown).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+    for shown in "--help | help run | man | completions bash | completions zsh".split(" | ") {
+        let said = String::from_utf8(leasehold(shown).output().unwrap().stdout).unwrap();
         let named = said.contains("__shim") || said.contains("__probe");
         assert!(!said.is_empty() && !named, "{shown}");
     }

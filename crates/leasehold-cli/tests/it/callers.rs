@@ -254,8 +254,7 @@ async fn it_ends_by_the_signal_that_ended_the_command() {
         Signal::TERM,
         Signal::XFSZ,
     ] {
-        let script = format!("kill -{} $$", signal.as_raw());
-        let run = store.command(("run k -- sh -c", &script));
+        let run = store.command(("run k -- sh -c", &format!("kill -{} $$", signal.as_raw())));
         let shell = in_shell("ulimit -c unlimited 2>/dev/null; exec \"$@\"", &run);
         let ended = Process::run(shell).await;
         let end = (ended.signal(), ended.status.core_dumped(), &*ended.stderr);

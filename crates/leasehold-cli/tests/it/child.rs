@@ -144,8 +144,7 @@ async fn a_command_that_is_stopped_ends_by_the_signal() {
 async fn what_was_ignored_stays_ignored() {
     let store = Store::memory();
     let inner = store.command(("run k -- sh -c", "echo up; read x; exit 4"));
-    let shell = in_shell("trap '' HUP; exec \"$@\"", &inner);
-    let process = Process::spawn_with_input(shell, "");
+    let process = Process::spawn_with_input(in_shell("trap '' HUP; exec \"$@\"", &inner), "");
     process.prints("up").await;
     process.signal_group(Signal::HUP);
     assert_eq!(process.wait().await.code(), Some(4));
@@ -193,8 +192,7 @@ async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
     let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";
     let run = store.command(("run k -- sh -c", says));
     let under = async |variables: &str| {
-        let shell = in_shell(&format!("{variables} exec \"$@\""), &run);
-        let ended = Process::run(shell).await;
+        let ended = Process::run(in_shell(&format!("{variables} exec \"$@\""), &run)).await;
         let words: Vec<_> = ended.stdout.split_whitespace().map(str::to_owned).collect();
         <[String; 4]>::try_from(words).unwrap()
     };
@@ -211,8 +209,7 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
     let store = Store::memory();
     let job = "echo up; sh -c 'echo x > f'; exit 3";
     let run = store.command(("run --metrics-file m.prom k -- sh -c", job));
-    let shell = in_shell("ulimit -f 0; exec \"$@\"", &run);
-    let ended = Process::run(shell).await;
+    let ended = Process::run(in_shell("ulimit -f 0; exec \"$@\"", &run)).await;
     ended.has_printed(Some(3), "up\n");
     ended.has_said("File too large");
     // The signal is the system's for the job: what was ignored here would be ignored there.
@@ -227,8 +224,7 @@ async fn a_limit_of_file_size_fails_the_write_and_not_the_job() {
 async fn nothing_that_is_left_to_do_keeps_it_from_ending() {
     let store = Store::memory();
     let job = "echo up; until test -e go; do sleep 0.02; done; kill -TERM $$";
-    let run = store.command(("run -v k -- sh -c", job));
-    let (process, _said) = unread(&store, &run).await;
+    let (process, _said) = unread(&store, &store.command(("run -v k -- sh -c", job))).await;
     std::fs::write(store.path("go"), "").unwrap();
     process.finish().await.has_signal(Signal::TERM);
 }

@@ -170,6 +170,5 @@ async fn relative_paths_are_relative_to_their_file() {
 
     write(&place.path("here.toml"), "password-file = 'password'\n");
     let named = place.command("config --config here.toml");
-    let in_force = settings(&shown(named).await);
-    assert_eq!(in_force["password-file"].0, "password");
+    assert_eq!(settings(&shown(named).await)["password-file"].0, "password");
 }

@@ -112,8 +112,7 @@ async fn what_tls_says() {
     let trusting = run_at(&tls, trusting).await;
     has_failed(&trusting, &address, "refuses the TLS handshake");
     let plain = one_that_says("-ERR what\r\n").await;
-    let cause = "does not speak TLS";
-    fails(&format!("rediss://{plain}/"), &plain, cause).await;
+    fails(&format!("rediss://{plain}/"), &plain, "does not speak TLS").await;
     let ended = run(&format!("redis://{address}/")).await;
     ended.has_said("rediss://");
     // Redis waits for the end of what is no command to it.

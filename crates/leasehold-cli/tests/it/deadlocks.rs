@@ -49,8 +49,7 @@ async fn waits(store: &Store, key: &str) {
 
 async fn of_two_nested_runs_the_younger_gives_up(store: &Store) {
     let older = Nested::start(store, "a", "x", "y").await;
-    let gives_up = "--deadlock-timeout 200ms x";
-    let younger = Nested::start(store, "b", "y", gives_up).await;
+    let younger = Nested::start(store, "b", "y", "--deadlock-timeout 200ms x").await;
     older.ask().await;
     waits(store, "y").await;
     younger.ask().await;
@@ -100,8 +99,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     assert_eq!(shown["holders"][0]["waits_for"], serde_json::json!(["job"]));
     store.run("show doc").await.has_shown("WAITS FOR");
 
-    let hint = "leasehold: hint: end one of them";
-    a.process.says(hint).await;
+    a.process.says("leasehold: hint: end one of them").await;
     // Whoever ends one of them lets the others go on.
     a.process.ends_by(Signal::TERM).await;
     for ended in [b.finish().await, c.finish().await] {
@@ -113,8 +111,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
 /// It would fit beside its own outer run, and the writer between them may give up: it is no wait
 /// that cannot end.
 async fn a_reader_behind_a_writer_tells_that_it_waits_for_itself(store: &Store) {
-    let inner = "--deadlock-timeout 100ms -E 9 -s k";
-    let nested = Nested::start(store, "a", "-s k", inner).await;
+    let nested = Nested::start(store, "a", "-s k", "--deadlock-timeout 100ms -E 9 -s k").await;
     let writer = store.spawn("run k -- true");
     waits(store, "k").await;
     nested.ask().await;
@@ -125,8 +122,7 @@ async fn a_reader_behind_a_writer_tells_that_it_waits_for_itself(store: &Store) 
 
 async fn what_can_go_on_is_no_deadlock(store: &Store) {
     let (_holder, _) = store.holder("job").await;
-    let inner = "--deadlock-timeout 100ms -w 2s job";
-    let waiting = Nested::start(store, "a", "x", inner).await;
+    let waiting = Nested::start(store, "a", "x", "--deadlock-timeout 100ms -w 2s job").await;
     waiting.ask().await;
     waits(store, "job").await;
     store.run("deadlocks").await.has_code(Some(0));

@@ -86,8 +86,7 @@ async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
 
 #[tokio::test]
 async fn a_shim_that_is_killed_ends_the_command() {
-    let script = "echo $PPID; exec sleep 60";
-    let process = Store::memory().spawn(("run k -- sh -c", script));
+    let process = Store::memory().spawn(("run k -- sh -c", "echo $PPID; exec sleep 60"));
     let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
     let ended = process.finish().await;

@@ -117,8 +117,7 @@ async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {
 #[tokio::test]
 async fn a_server_that_syncs_always_is_fine() {
     let server = RedisServer::builder().persistent().start();
-    let seen = finds(&server.url(), 0, &[]).await;
-    seen.has_been_quiet(Some(0));
+    finds(&server.url(), 0, &[]).await.has_been_quiet(Some(0));
 }
 
 #[tokio::test]
@@ -201,8 +200,7 @@ async fn who_acknowledges_is_found_out() {
 async fn the_store_of_this_machine_is_examined_too() {
     let directory = tempfile::tempdir().unwrap();
     finds(&format!("local:{}", directory.path().display()), 0, &[]).await;
-    let seen = doctor("memory:").await;
-    assert_eq!(complaints(&seen).len(), 1);
+    assert_eq!(complaints(&doctor("memory:").await).len(), 1);
     doctor("gopher://x/").await.has_code(Some(64));
 }
 
@@ -212,8 +210,7 @@ async fn the_store_of_this_machine_is_examined_too() {
 async fn no_remedy_is_worse_than_what_it_is_for() {
     let seen = doctor("local:/tmp").await;
     seen.has_code(Some(2));
-    let remedy = "\"remedy\":\"name a directory of your own below it: local:/tmp/";
-    seen.has_shown(remedy);
+    seen.has_shown("\"remedy\":\"name a directory of your own below it: local:/tmp/");
     hides(&seen, "chmod");
 }
 
@@ -253,8 +250,7 @@ async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let url = servers.url().replace("127.0.0.1", "bob:secret@127.0.0.1");
     run_at(&url, "init").await;
     let seen = doctor(&url).await;
-    let report = seen.json();
-    let mut lacks = report["findings"].as_array().unwrap().clone();
+    let mut lacks = seen.json()["findings"].as_array().unwrap().clone();
     lacks.retain(|it| it["check"] == "scripts" && it["severity"] == "warning");
     assert_eq!(lacks.len(), 1, "{}", seen.stdout);
     let port = servers[1].port().to_string();
@@ -280,8 +276,7 @@ async fn the_primary_that_sentinels_name_is_examined() {
     let sentinels = Sentinels::start();
     let seen = doctor(&sentinels.url()).await;
     seen.has_code(Some(1));
-    let found = complaints(&seen).join(", ");
-    says(&found, [" isolation"]);
+    says(complaints(&seen).join(", "), [" isolation"]);
     let of_sentinels = |seen: &Finished| {
         let found = complaints(seen).into_iter();
         let about = found.filter_map(|it| Some(it.split_once(" sentinel")?.0.to_owned()));
@@ -311,8 +306,7 @@ async fn whether_a_server_that_may_have_forgotten_grants_is_told() {
     let closed = ["warning quarantine", kept];
     // To look does not mark it.
     for _ in 0..2 {
-        let seen = complains(&url, &closed).await;
-        seen.has_shown("it has no mark");
+        complains(&url, &closed).await.has_shown("it has no mark");
     }
     run_at(&url, "init").await.has_code(Some(0));
     let seen = complains(&url, &[kept]).await;
@@ -367,8 +361,7 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     sql_at(&url, many);
     sql_at(&url, "delete from leasehold.keys");
     sql_at(&url, "vacuum leasehold.keys");
-    let through = format!("{url}?listen={}", bouncer.url_of("risky"));
-    let seen = doctor(&through).await;
+    let seen = doctor(&format!("{url}?listen={}", bouncer.url_of("risky"))).await;
     let all = [
         "warning encoding",
         "warning fsync",

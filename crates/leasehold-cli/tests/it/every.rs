@@ -17,8 +17,7 @@ const RUN: &str = "run --every 10s k";
 
 async fn started_everywhere_at_once_it_runs_once(store: &Store) {
     // Its failure changes nothing about it.
-    let script = "echo ran >> log; exit 3";
-    let job = (format!("{RUN} -- sh -c"), script);
+    let job = (format!("{RUN} -- sh -c"), "echo ran >> log; exit 3");
     let all: Vec<_> = (0..8).map(|_| store.spawn(&job)).collect();
     let (mut ran, mut skipped) = (0, 0);
     for each in all {
@@ -60,8 +59,7 @@ async fn a_job_that_succeeded_is_not_shown_as_failed(store: &Store) {
 }
 
 async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
-    let script = "echo up; exec sleep 60";
-    let job = (format!("{RUN} --ttl 3s -- sh -c"), script);
+    let job = (format!("{RUN} --ttl 3s -- sh -c"), "echo up; exec sleep 60");
     let first = store.up(&job).await;
     ends_saying(store, &job, 0, "k has been running on ").await;
     first.ends_by(Signal::KILL).await;
@@ -74,8 +72,7 @@ async fn a_crash_does_not_free_it_within_the_period(store: &Store) {
 async fn a_crashed_job_is_not_shown_as_running(store: &Store) {
     let script = "echo up; exec sleep 60";
     let job = ("run --every 1m --ttl 1s k -- sh -c", script);
-    let first = store.up(job).await;
-    first.ends_by(Signal::KILL).await;
+    store.up(job).await.ends_by(Signal::KILL).await;
     // A server knows it when the lease has not been renewed.
     let is_kept = |shown: &Value| shown["holders"][0]["kept_until"].is_string();
     store.until("k", is_kept).await;

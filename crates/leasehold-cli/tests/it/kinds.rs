@@ -21,8 +21,7 @@ async fn readers_hold_together_and_a_writer_alone(store: &Store) {
     let (one, first) = store.holder("-s config").await;
     let (two, second) = store.holder("--shared config").await;
     assert!(second > first);
-    let shown = store.show("config").await;
-    assert_eq!(shown["holders"][1]["mode"], "shared");
+    assert_eq!(store.show("config").await["holders"][1]["mode"], "shared");
     let writer = store.spawn("run -x config -- echo wrote");
     let said = writer.says("waiting for config").await;
     assert!(said.ends_with(", and 1 more"), "{said}");
@@ -169,8 +168,7 @@ async fn the_longest_hold_ends_like_a_loss(store: &Store) {
     let run = "run --max-hold 4s k -- sleep 60";
     let ended = ends(store, &run, 79).await;
     ended.has_said_first("leasehold: k ends in ");
-    let said = "it was held for its maximum time; stopping the command";
-    ended.has_said(said);
+    ended.has_said("it was held for its maximum time; stopping the command");
 
     let ended = ends(store, "hold --json --max-hold 4s k", 79).await;
     assert_eq!(events(&ended.stderr)[1]["reason"], "max-hold");
@@ -188,8 +186,7 @@ async fn the_longest_hold_has_one_reason() {
     let stubborn = "trap '' TERM; while :; do sleep 1; done";
     let ended = store.run(("run --max-hold 400ms k -c", stubborn)).await;
     ended.has_ended_saying(Some(79), "lost k; killing the command");
-    let reasons = ended.stderr.matches("maximum time").count();
-    assert_eq!(reasons, 1, "{ended:?}");
+    assert_eq!(ended.stderr.matches("maximum time").count(), 1, "{ended:?}");
 }
 
 async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {

@@ -157,8 +157,7 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
     let holder = store.up(("run k -- sh -c", script)).await;
     // Nobody can be asked.
     ends_saying(store, "break k", 64, "hint: use --yes").await;
-    let broken = ends(store, "break --yes --json k", 0).await;
-    let done = broken.json();
+    let done = ends(store, "break --yes --json k", 0).await.json();
     includes(&done, json!({"key": "k", "holders": 1}));
     let ended = holder.finish().await;
     ended.has_printed(Some(79), "up\ntold\n");
@@ -340,8 +339,7 @@ async fn show_and_ls_have_their_shape(store: &Store) {
         let found: Vec<_> = listed.map(|each| each["key"].clone()).collect();
         assert_eq!(found, keys, "{pattern}");
     }
-    let table = store.run("show a/1").await.stdout;
-    says(&table, ["holds", "waits, 1"]);
+    says(store.run("show a/1").await.stdout, ["holds", "waits, 1"]);
     let table = store.run("ls").await.stdout;
     assert_eq!(table.lines().count(), 3, "{table}");
 }

@@ -51,8 +51,7 @@ async fn tells_who_held(url: &str) {
     assert!(of_report[3]["held_ms"].is_u64());
     assert_eq!(entries(url, "--since 0s").await.len(), 0);
     assert_eq!(entries(url, "--since 1h").await.len(), all.len());
-    let newest = entries(url, "-n 3").await;
-    assert_eq!(newest, all[all.len() - 3..]);
+    assert_eq!(entries(url, "-n 3").await, all[all.len() - 3..]);
     assert_eq!(entries(url, "--lines 2 report").await, of_report[2..]);
     assert_eq!(entries(url, "-n 0").await.len(), 0);
     let at = |entry: &Value| entry["at"].as_str().unwrap().to_owned();
@@ -64,8 +63,7 @@ async fn tells_who_held(url: &str) {
     let at_once = between.iter().all(|entry| at(entry) == first);
     assert!(at_once, "{between:?}");
     assert_eq!(entries(url, "--until '2001-01-31 12:00'").await.len(), 0);
-    let matching = run_at(url, "log --until 2001-01-31").await;
-    assert_eq!(matching.stderr, "");
+    assert_eq!(run_at(url, "log --until 2001-01-31").await.stderr, "");
     // What a client without audit does is not there.
     let silent = url.split('?').next().unwrap();
     run_at(silent, "run report -- true").await;
@@ -107,11 +105,9 @@ async fn a_store_whose_log_is_empty_says_so() {
         ended.has_said("audit log of this store is empty");
         ended.has_said("?audit=10000");
     }
-    let quiet = run_at(&url, "log -q").await;
-    assert_eq!(quiet.stderr, "");
+    assert_eq!(run_at(&url, "log -q").await.stderr, "");
     let follower = saying(&url, "log --follow", "is empty").await;
-    let audited = format!("{url}?audit=1000");
-    run_at(&audited, "run k -- true").await;
+    run_at(&format!("{url}?audit=1000"), "run k -- true").await;
     follower.prints("released").await;
     follower.ends_by(Signal::INT).await;
     // Times that cannot be meant are refused.

@@ -103,8 +103,7 @@ async fn at_a_cluster() {
 
 /// What the holder of a key waits for is found in a list of all keys.
 async fn is_shown(url: &str, warned: &[&str]) {
-    let script = "echo up; exec sleep 60";
-    let _holder = printing(url, ("run k -- sh -c", script), "up").await;
+    let _holder = printing(url, ("run k -- sh -c", "echo up; exec sleep 60"), "up").await;
     let seen = ends(url, "show k", 0).await;
     seen.has_shown("holds");
     for why in ["could not find"].iter().chain(warned) {

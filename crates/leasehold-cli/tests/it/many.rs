@@ -417,8 +417,7 @@ async fn line_up(store: &Store, run: &str, numbers: RangeInclusive<u64>) -> Vec<
 async fn in_line<'a>(store: &Store, waiters: impl IntoIterator<Item = &'a Process>) {
     let pids = waiters.into_iter().map(|each| u64::from(each.pid()));
     let pids: Vec<_> = pids.collect();
-    let wait = async || store.waiting("k").await == pids;
-    let waiting = within(LONG, wait).await;
+    let waiting = within(LONG, async || store.waiting("k").await == pids).await;
     assert!(waiting, "not {pids:?}: {:?}", store.waiting("k").await);
 }
 
@@ -429,8 +428,7 @@ async fn is_free(store: &Store) {
         let shown = store.show("k").await;
         shown["holders"] == json!([]) && shown["waiters"] == json!([])
     };
-    let is_free = within(LONG, nobody).await;
-    assert!(is_free, "{}", store.show("k").await);
+    assert!(within(LONG, nobody).await, "{}", store.show("k").await);
 }
 
 /// When a process ran that has nothing to do but to say so.

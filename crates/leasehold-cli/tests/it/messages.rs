@@ -146,8 +146,7 @@ fn texts_of_code_are_found_and_those_of_tests_and_attributes_are_not() {
         (Kind::Hint, "use a shorter one"),
         (Kind::Sentence, "a raw \"text\" here"),
     ];
-    let expected = expected.map(|(kind, text)| (kind, text.to_owned()));
-    assert_eq!(found, expected);
+    assert_eq!(found, expected.map(|(kind, text)| (kind, text.to_owned())));
 }
 
 /// The texts of each file, in the order in which they stand there.

@@ -29,8 +29,7 @@ fn read(file: &Path, key: &str) -> Values {
         let expected = if counts { "counter" } else { "gauge" };
         assert_eq!(*kind, format!("# TYPE {name} {expected}"));
         let name = name.strip_prefix("leasehold_job_").unwrap().to_owned();
-        let twice = values.insert(name, value.parse().unwrap());
-        assert_eq!(twice, None, "{text}");
+        assert_eq!(values.insert(name, value.parse().unwrap()), None, "{text}");
     }
     values
 }
@@ -45,8 +44,7 @@ fn has(values: &Values, expected: &[(&str, f64)]) {
 
 /// Reads it until something is so: it is written by a thread of its own.
 async fn until(file: &Path, key: &str, is_so: impl Fn(&Values) -> bool) {
-    let limit = Duration::from_secs(30);
-    let comes = within(limit, async || is_so(&read(file, key))).await;
+    let comes = within(Duration::from_secs(30), async || is_so(&read(file, key))).await;
     assert!(comes, "{:?}", read(file, key));
 }
 
@@ -148,8 +146,7 @@ async fn a_waiter_and_a_leader_are_seen() {
     until(&file, "k", |it| it["held"] == 1.0).await;
     let ended = candidate.ends_by(Signal::TERM).await;
     assert_eq!(ended.signal(), Some(Signal::TERM));
-    let last = read(&file, "k");
-    has(&last, &[("held", 0.0), ("exit_status", 143.0)]);
+    has(&read(&file, "k"), &[("held", 0.0), ("exit_status", 143.0)]);
 }
 
 #[tokio::test]

@@ -65,8 +65,7 @@ async fn a_key_of_the_outer_run_is_not_waited_for(store: &Store) {
 async fn nor_is_one_of_several(store: &Store) {
     // Of the others, one is held by a stranger.
     let (_holder, _) = store.holder("a").await;
-    let inner = "run -k a -k k -k z -- true";
-    let ended = nested(store, "run k", inner).await;
+    let ended = nested(store, "run k", "run -k a -k k -k z -- true").await;
     refused(&ended, 75, "k", "use another key");
     let ended = nested(store, "run -k b -k k", "run k -- true").await;
     refused(&ended, 75, "k", "use --reentrant on both, or another key");

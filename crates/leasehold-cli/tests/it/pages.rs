@@ -170,8 +170,7 @@ pub(crate) fn root() -> PathBuf {
 
 pub(crate) fn pages() -> Vec<Page> {
     let root = root();
-    let at_the_root = AT_THE_ROOT.split(' ').map(|name| root.join(name));
-    let mut files: Vec<_> = at_the_root.collect();
+    let mut files: Vec<_> = AT_THE_ROOT.split(' ').map(|name| root.join(name)).collect();
     files.retain(|file| file.exists());
     files.extend(files_below(&root.join("docs"), ".md"));
     files.sort();
@@ -405,8 +404,7 @@ async fn failures(blocks: Vec<Block>) -> Vec<String> {
         running.spawn(async move {
             let tried = tokio::spawn(block.run()).await;
             tried.unwrap_or_else(|panicked| {
-                let panicked = panicked.into_panic();
-                let said = panicked.downcast_ref::<String>().cloned();
+                let said = panicked.into_panic().downcast_ref::<String>().cloned();
                 Err(place + &said.unwrap_or_default())
             })
         });
@@ -500,8 +498,7 @@ impl Servers {
                 text = text.replace(name, url);
             }
         }
-        let servers = self.redis.iter();
-        servers.fold(text, |text, (host, server)| {
+        self.redis.iter().fold(text, |text, (host, server)| {
             with_port(&text, host, server.port())
         })
     }

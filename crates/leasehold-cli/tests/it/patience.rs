@@ -89,8 +89,7 @@ async fn starting(server: &RedisServer, loading: usize) -> String {
                 while let Ok(1..) = stream.read(&mut request).await {
                     let answer = b"-LOADING Redis is loading the dataset in memory\r\n";
                     // One for each command of a pipeline, and more than enough.
-                    let answer = answer.repeat(8);
-                    if stream.write_all(&answer).await.is_err() {
+                    if stream.write_all(&answer.repeat(8)).await.is_err() {
                         break;
                     }
                 }
@@ -309,8 +308,7 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
     proxy.delay(Direction::ToClient, Duration::from_millis(20));
     let [claimed, asked_again] = [1, 2].map(|n| proxy.request(|sent| sent.has("orders-42"), n));
     let url = proxy.through(&server.url());
-    let arguments = "run -w 3s orders-42 -- echo ran";
-    let process = spawn(&url, arguments);
+    let process = spawn(&url, "run -w 3s orders-42 -- echo ran");
     claimed.wait().await;
     proxy.hold(Direction::ToClient);
     // The claim is given up: it is released, or another is made.
@@ -323,10 +321,8 @@ async fn a_free_key_is_got_although_its_first_answer_comes_after_the_end_of_the_
 async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     let server = RedisServer::start();
     let url = server.url();
-    let at_once = ends(NOBODY, "run -n k -- true", 69).await;
-    is_told(0, &at_once);
-    let arguments = "run -n --retry-for 300ms k -- true";
-    let after = ends(NOBODY, arguments, 69).await;
+    is_told(0, &ends(NOBODY, "run -n k -- true", 69).await);
+    let after = ends(NOBODY, "run -n --retry-for 300ms k -- true", 69).await;
     is_told(1, &after);
     after.has_said("gave up after ");
 
@@ -339,6 +335,5 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     let _holder = holder_at(&url, "k").await;
     ends(&url, arguments, 75).await;
 
-    let candidate = "elect --retry-for 300ms k -- true";
-    ends(NOBODY, candidate, 69).await;
+    ends(NOBODY, "elect --retry-for 300ms k -- true", 69).await;
 }

@@ -82,8 +82,7 @@ async fn what_others_leave_behind_is_reaped() {
         let pid = left.prints("").await;
         left.wait().await;
         gate.open().await;
-        let parent = left.prints("PPid").await;
-        assert_eq!(parent, "PPid:\t1");
+        assert_eq!(left.prints("PPid").await, "PPid:\t1");
         let looked = Process::run(exec(first, &format!("pids={pid}; {GONE}"))).await;
         assert_eq!(looked.stdout, "looked\n");
     }

@@ -122,8 +122,7 @@ async fn the_usual_home_is_not_worth_a_word() {
     std::os::unix::fs::symlink(usual, &linked).unwrap();
     for home in [usual, &linked] {
         // Refused after what there is to say was said, so that nothing is made in that home.
-        let arguments = "run --password-file /no/such k -- true";
-        let ended = Process::run(at_home(home, arguments)).await;
+        let ended = Process::run(at_home(home, "run --password-file /no/such k -- true")).await;
         ended.has_code(Some(64));
         ended.has_said_first("leasehold: cannot open the store: cannot read the password file");
     }

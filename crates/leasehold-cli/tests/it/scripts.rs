@@ -96,8 +96,7 @@ async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Sto
     let (_holder, _) = store.holder("k").await;
     ends_printing(store, format!("{hold} -n"), 75, "").await;
     for signal in [Signal::TERM, Signal::KILL] {
-        let waits = store.waiter("k", hold).await;
-        let ended = waits.ends_by(signal).await;
+        let ended = store.waiter("k", hold).await.ends_by(signal).await;
         ended.has_signal(signal);
         assert_eq!(ended.stdout, "");
         assert_eq!(store.show("k").await["waiters"], json!([]));
@@ -147,8 +146,7 @@ async fn a_hold_whose_parent_ended_before_it_looked_ends() {
             let lines = format!("export ORPHAN='{orphan}' LINES='{quoted}'");
             let script = script(&store, &format!("{lines}; {above} sh -c \"$LINES\""));
             script.prints("over").await;
-            let so_far = script.stdout().so_far();
-            assert_eq!(so_far, ["over"], "{hold} below {above}");
+            assert_eq!(script.stdout().so_far(), ["over"], "{hold} below {above}");
             assert!(is_free(&store.show("k").await));
         }
     }

@@ -208,8 +208,7 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
     let store = Store::local();
     let serving = serve(&store, ("--allow-break --token-file", &token_file(&store))).await;
     let right = format!("Authorization: Bearer {TOKEN}");
-    let paths = "/api/v1/info /api/v1/events /api/v1/locks /metrics";
-    for path in paths.split(' ') {
+    for path in "/api/v1/info /api/v1/events /api/v1/locks /metrics".split(' ') {
         let refused = serving.get(path).send().await;
         assert_eq!(refused.status, 401, "{path}");
         says(&refused.head, ["www-authenticate: bearer"]);
@@ -239,8 +238,7 @@ async fn with_a_token_all_data_takes_it_and_a_lock_can_be_broken() {
     let problem = breaking(token - 1).answers(409).await;
     let error = problem["error"].as_str().unwrap();
     assert!(error.starts_with("nothing was broken"), "{error}");
-    let done = breaking(token).answers(200).await;
-    assert_eq!(done["holders"], 1);
+    assert_eq!(breaking(token).answers(200).await["holders"], 1);
     assert_eq!(holder.wait().await.code(), Some(79));
 
     let said = serving.process.ends_by(Signal::TERM).await;
@@ -308,8 +306,7 @@ async fn the_last_data_stays_while_the_store_does_not_answer() {
     server.stop();
     let is_silent = |table: &Value| shows(table) && table["error"].is_string();
     events.event("locks", is_silent).await;
-    let asked = Request::get(&address, "/api/v1/waits");
-    let graph = asked.answers(200).await;
+    let graph = Request::get(&address, "/api/v1/waits").answers(200).await;
     assert!(graph["error"].is_string(), "{graph}");
     assert!(graph["read_ms_ago"].is_u64(), "{graph}");
     server.cont();

@@ -77,8 +77,7 @@ async fn accessible(browser: &Browser, view: &str) {
     browser.until(filled).await;
     browser.resize(1200, 900).await;
     browser.until(filled).await;
-    let as_before = "document.body.style.minHeight = '';";
-    browser.script(as_before).await;
+    browser.script("document.body.style.minHeight = '';").await;
 }
 
 /// Two claims that wait for each other, for as long as the tasks run.
@@ -340,8 +339,7 @@ async fn a_picture_of_the_documentation() {
     }
     let mut waiting = Vec::new();
     for label in ["refunds", "invoices", "export"] {
-        let waiter = saying(&store, ("hold orders/42 --label", label), "waiting").await;
-        waiting.push(waiter);
+        waiting.push(saying(&store, ("hold orders/42 --label", label), "waiting").await);
     }
     let serving = serve(&store, "").await;
     let browser = open(&serving, "").await;

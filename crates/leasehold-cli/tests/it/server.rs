@@ -46,8 +46,7 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
 async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
     let server = RedisServer::start();
     let holder = holder_at(&server.url(), "k").await;
-    let limited = "run -w 3s k -- true";
-    let waits = saying(&server.url(), limited, "waiting for k").await;
+    let waits = saying(&server.url(), "run -w 3s k -- true", "waiting for k").await;
     server.stop();
     let begun = Instant::now();
     let briefly = run(&server.url(), "run -w 10ms k -- true").await;
@@ -65,8 +64,7 @@ async fn a_time_limit_is_kept_on_a_server_that_does_not_answer() {
 async fn a_candidate_stands_again_after_a_silence() {
     let server = RedisServer::start();
     let script = "echo $LEASEHOLD_TERM; exec sleep 60";
-    let arguments = ("elect --ttl 1s k -- sh -c", script);
-    let candidate = spawn(&server.url(), arguments);
+    let candidate = spawn(&server.url(), ("elect --ttl 1s k -- sh -c", script));
     let first = candidate.prints("").await;
     server.stop();
     let stopped = candidate.stderr();
@@ -75,8 +73,7 @@ async fn a_candidate_stands_again_after_a_silence() {
     // While there is still no answer.
     stopped.wait_for("; trying again").await;
     server.cont();
-    let second = candidate.prints("").await;
-    assert!(second.parse::<u64>().unwrap() > first.parse().unwrap());
+    assert!(candidate.prints("").await.parse::<u64>().unwrap() > first.parse().unwrap());
     let ended = candidate.ends_by(Signal::TERM).await;
     ended.has_signal(Signal::TERM);
 }
@@ -85,8 +82,7 @@ async fn a_candidate_stands_again_after_a_silence() {
 async fn a_server_that_forgets_ends_the_command() {
     let server = RedisServer::start();
     let script = "echo up; exec sleep 60";
-    let arguments = ("run --ttl 1s k -- sh -c", script);
-    let holder = printing(&server.url(), arguments, "up").await;
+    let holder = printing(&server.url(), ("run --ttl 1s k -- sh -c", script), "up").await;
     server.restart(Data::Lose);
     holder.finish().await.has_code(Some(79));
 }
@@ -214,8 +210,7 @@ async fn a_server_that_may_evict_locks_is_warned_of() {
         .start();
     ends_saying(&evicting.url(), "run k -- true", 0, "noeviction").await;
     let unbounded = RedisServer::start();
-    let ended = run(&unbounded.url(), "run k -- true").await;
-    assert_eq!(ended.stderr, "");
+    assert_eq!(run(&unbounded.url(), "run k -- true").await.stderr, "");
 }
 
 #[tokio::test]

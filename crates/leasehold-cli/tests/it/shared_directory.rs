@@ -149,8 +149,7 @@ async fn init_makes_the_directory_and_says_so() {
     let seen = fs::metadata(host.directory()).unwrap();
     let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
     assert_eq!(rights, (0, GROUP, 0o2750));
-    let again = host.run(ROOT, "init").await;
-    again.has_said("was there already");
+    host.run(ROOT, "init").await.has_said("was there already");
     // Who is no root and no owner cannot mend it.
     let bob = host.run(BOB, "init").await;
     refused(&bob, &["belongs to user 0", "as root"]);
@@ -288,8 +287,7 @@ async fn a_killed_holder_of_one_user_frees_the_key_for_another() {
         host.until_waiting("k", 1).await;
         holder.signal(Signal::KILL);
         // Its lease would last for 30 s more, and the test waits for a minute: so look.
-        let next = waiter.prints("").await.parse::<u64>().unwrap();
-        assert!(next > token);
+        assert!(waiter.prints("").await.parse::<u64>().unwrap() > token);
         let left = fs::read_dir(host.directory().join("sessions")).unwrap();
         assert_eq!(left.count(), 1, "the files of the dead are removed");
         waiter.ends_by(Signal::TERM).await;
@@ -304,8 +302,7 @@ async fn killed_members_leave_nothing_that_locks_out_the_others() {
     let (mut running, mut to_kill): (Vec<Process>, Option<Process>) = Default::default();
     for number in 0..48 {
         let key = format!("k{}", number / 8);
-        let run = host.by(users[number % 3], format!("run {key} -- true"));
-        let started = Process::spawn(run);
+        let started = Process::spawn(host.by(users[number % 3], format!("run {key} -- true")));
         // The one before has come somewhere by now.
         if let Some(before) = to_kill.take() {
             before.signal(Signal::KILL);
@@ -330,16 +327,14 @@ async fn killed_members_leave_nothing_that_locks_out_the_others() {
 async fn members_look_and_break() {
     let Some(host) = shared().await else { return };
     let (holder, token) = host.holder(ANN, "k").await;
-    let shown = host.show(BOB, "k").await;
-    assert_eq!(shown["holders"][0]["token"], token);
+    assert_eq!(host.show(BOB, "k").await["holders"][0]["token"], token);
     host.run(BOB, "ls --json").await.has_shown("\"k\"");
     host.run(BOB, "break -y k").await.has_code(Some(0));
     assert_eq!(holder.wait().await.code(), Some(79), "it is told\n{holder}");
     host.ends(ROOT, "run -n k -- true", 0).await;
     // And what one logs, another logs on and reads.
     for user in [ANN, BOB] {
-        let url = format!("{}&audit=1000", host.url());
-        let logged = host.by_at(user, &url, "run k -- true");
+        let logged = host.by_at(user, &format!("{}&audit=1000", host.url()), "run k -- true");
         assert_eq!(Process::run(logged).await.code(), Some(0));
     }
     let log = host.run(ROOT, "log --json k").await;
@@ -349,8 +344,7 @@ async fn members_look_and_break() {
 #[tokio::test]
 async fn who_is_no_member_is_refused_and_told_what_to_do() {
     let Some(host) = shared().await else { return };
-    let plain = format!("local:{}", host.directory().display());
-    for url in [host.url(), plain] {
+    for url in [host.url(), format!("local:{}", host.directory().display())] {
         for arguments in ["run k -- true", "ls", "show k"] {
             let ended = Process::run(host.by_at(EVE, &url, arguments)).await;
             let directory = host.directory();
@@ -411,8 +405,7 @@ async fn rights_that_are_not_those_of_the_group_are_named() {
     ] {
         let path = host.directory().join(name);
         set_mode(&path, odd);
-        let hint = format!("{right:o}");
-        refused(&host.run(BOB, &run).await, &[said, &hint]);
+        refused(&host.run(BOB, &run).await, &[said, &format!("{right:o}")]);
         set_mode(&path, right);
     }
     assert_eq!(host.run(ANN, "ls").await.code(), Some(0));
@@ -445,8 +438,7 @@ async fn members_cannot_exchange_the_parts() {
         .args(tried.get_args().take_while(|argument| *argument != "sh"))
         .arg("mv")
         .args([inside.join("records"), inside.join("away")]);
-    let ended = Process::run(moved).await;
-    assert_ne!(ended.code(), Some(0));
+    assert_ne!(Process::run(moved).await.code(), Some(0));
     assert!(inside.join("records").exists());
 }
 
@@ -464,8 +456,7 @@ async fn links_of_members_lead_root_nowhere() {
     symlink(&secret, inside.join("sessions/soft")).unwrap();
     let hard = host.run(ROOT, "run -n k -- true").await;
     refused(&hard, &["k.rec belongs to the group"]);
-    let soft = host.run(ROOT, "run -n soft -- true");
-    assert_eq!(soft.await.code(), Some(65));
+    assert_eq!(host.run(ROOT, "run -n soft -- true").await.code(), Some(65));
     let seen = fs::metadata(&secret).unwrap();
     let rights = (seen.len(), seen.gid(), seen.mode() & 0o7777, seen.nlink());
     assert_eq!(rights, (0, 0, 0o600, 3), "nothing was done to it");

@@ -236,8 +236,7 @@ async fn the_line_of_waiting_shows_format_characters_as_escapes() {
 async fn a_narrow_terminal_shows_position_holder_and_time() {
     let store = Store::local();
     let (_holder, _) = store.holder("orders/42 --label deploy").await;
-    let command = store.command("run orders/42 -- true");
-    let mut terminal = Terminal::sized(command, (40, 10));
+    let mut terminal = Terminal::sized(store.command("run orders/42 -- true"), (40, 10));
     let shown = terminal.wait_screen(|shown| shown.contains("orders/42 #1: deploy, "));
     assert_eq!(shown.trim().lines().count(), 1, "{shown}");
 }
@@ -255,8 +254,7 @@ async fn tables_do_not_wrap_at_80_columns() {
         assert!(lines.len() <= 3, "{shown}");
         says(&shown, ["exclusive", "…"]);
         // Where there is no terminal, nothing is cut.
-        let whole = store.run(arguments).await.stdout;
-        says(&whole, [label, "EXPIRES IN"]);
+        says(store.run(arguments).await.stdout, [label, "EXPIRES IN"]);
     }
 }
 

@@ -232,8 +232,7 @@ async fn the_store_is_asked_once_in_an_interval_whatever_is_typed() {
 #[test]
 fn a_store_that_does_not_answer_is_said_and_asked_again() {
     let server = RedisServer::start();
-    let command = at(&server.url(), "top --interval 100ms");
-    let mut terminal = Terminal::sized(command, SIZES[0]);
+    let mut terminal = Terminal::sized(at(&server.url(), "top --interval 100ms"), SIZES[0]);
     terminal.wait_screen(|shown| shown.contains("no locks"));
     server.stop();
     terminal.wait_screen(|shown| shown.contains("s old: the store has not answered for "));
@@ -248,8 +247,7 @@ fn a_store_that_does_not_answer_is_said_and_asked_again() {
 
 #[test]
 fn a_store_that_cannot_be_used_ends_it_before_the_screen() {
-    let command = leasehold("top -S redis://127.0.0.1:1/");
-    let (status, written) = Terminal::spawn(command).finish();
+    let (status, written) = Terminal::spawn(leasehold("top -S redis://127.0.0.1:1/")).finish();
     assert_eq!(status.code(), Some(69), "{written}");
     assert!(!written.contains("\x1b[?1049h"), "{written:?}");
 }

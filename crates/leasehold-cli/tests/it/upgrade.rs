@@ -228,8 +228,7 @@ async fn those_who_wait_are_served_in_order(site: &Site) {
         for (number, version) in (1..).zip(queue) {
             let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
             let waiter = site.spawn(version, (&format!("run {key} -- sh -c"), &script));
-            let position = format!("position {number}");
-            waiter.says(&position).await;
+            waiter.says(&format!("position {number}")).await;
             waiters.push(waiter);
         }
         let begun = Instant::now();
@@ -395,6 +394,5 @@ async fn lane(site: &Site, version: Version, until: Instant) -> (Version, usize,
 }
 
 fn rise(tokens: &[(u64, u64)]) {
-    let fell = tokens.windows(2).find(|pair| pair[0].1 >= pair[1].1);
-    assert_eq!(fell, None);
+    assert_eq!(tokens.windows(2).find(|pair| pair[0].1 >= pair[1].1), None);
 }

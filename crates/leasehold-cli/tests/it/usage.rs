@@ -126,8 +126,7 @@ async fn what_is_set_in_the_environment_is_not_asked_for() {
     for arguments in ["run k", "hold", "elect k", "show"] {
         let refused = ends(&Store::memory(), arguments, 64).await;
         let (subcommand, _) = arguments.split_once(' ').unwrap_or((arguments, ""));
-        let usage = format!("Usage: leasehold {subcommand} [OPTIONS] ");
-        refused.has_said(&usage);
+        refused.has_said(format!("Usage: leasehold {subcommand} [OPTIONS] "));
         refused.has_not_said("--store");
     }
 }
@@ -142,8 +141,7 @@ async fn a_key_that_begins_with_a_dash_is_not_taken_for_the_command() {
     ends_printing(&Store::memory(), "run --key=-jobs -- echo ran", 0, "ran\n").await;
 
     let refused = run("elect -jobs -- true").await;
-    let hint = "hint: the key of an election cannot begin with a dash";
-    refused.has_said(hint);
+    refused.has_said("hint: the key of an election cannot begin with a dash");
     refused.has_not_said("-- -j");
 
     run("show -jobs").await.has_said("'-- -j'");
@@ -186,8 +184,7 @@ async fn help_shows_no_secrets_of_the_environment() {
     command
         .env("LEASEHOLD_STORE", "redis://:hunter2@host/")
         .env("LEASEHOLD_PASSWORD", "hunter2");
-    let ended = Process::run(command).await;
-    assert!(!ended.stdout.contains("hunter2"));
+    assert!(!Process::run(command).await.stdout.contains("hunter2"));
 }
 
 #[tokio::test]
@@ -202,8 +199,7 @@ async fn completions_and_manual_come_from_the_definitions() {
     for section in ["NAME", "\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES"] {
         page.has_shown(format!(".SH {section}"));
     }
-    let subcommands = "run hold elect show ls break resize init config completions";
-    for subcommand in subcommands.split(' ') {
+    for subcommand in "run hold elect show ls break resize init config completions".split(' ') {
         let page = run(("man", subcommand)).await.stdout;
         says(&page, [&format!(".TH leasehold-{subcommand} 1")]);
     }

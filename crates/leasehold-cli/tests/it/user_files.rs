@@ -78,8 +78,7 @@ async fn files_of_another_kind_are_not_replaced() {
     let (_holder, _) = store.holder("k").await;
     // Before it waits.
     let save = ends(&store, "hold --save deploy k", 64).await;
-    let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
-    save.has_said(said);
+    save.has_said("cannot save the lease in deploy: there is a file that is not a saved lease");
     let run = store.run("run --metrics-file deploy j -- echo ran").await;
     run.has_printed(Some(0), "ran\n");
     let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";
@@ -100,8 +99,7 @@ async fn a_saved_lease_that_still_holds_is_not_replaced() {
     let first = fs::read(store.path("f")).unwrap();
     let is_released = async || assert_eq!(store.show("b").await["holders"], json!([]));
     let refused = save("b").await;
-    let said = "the lease that is saved in f still holds a";
-    refused.has_ended_saying(Some(64), said);
+    refused.has_ended_saying(Some(64), "the lease that is saved in f still holds a");
     is_released().await;
     assert_eq!(fs::read(store.path("f")).unwrap(), first);
 

@@ -117,8 +117,7 @@ fn an_entry_of_a_set_names_its_server() {
     let place = "2026-01-31T12:00:00.123Z  db1:6379";
     assert_eq!(entry.to_string(), format!("{place}  orders/42  {said}"));
     assert_eq!(entry.without_key(), format!("{place}  {said}"));
-    let json = serde_json::to_value(&entry).unwrap();
-    assert_eq!(json["server"], "db1:6379");
+    assert_eq!(serde_json::to_value(&entry).unwrap()["server"], "db1:6379");
 }
 
 #[test]

@@ -65,8 +65,7 @@ fn after(mut model: Model, keys: &str) -> Model {
 
 /// This lock was looked at by itself.
 fn look(model: &mut Model, lock: KeyView, now: u64) {
-    let update = Update::Shown(vec![lock]);
-    model.take(update, at(now)).unwrap();
+    model.take(Update::Shown(vec![lock]), at(now)).unwrap();
 }
 
 /// The keys on the screen, the chosen one in brackets.
@@ -120,8 +119,7 @@ fn the_first_line_is_chosen_until_somebody_moves_and_then_a_key() {
 
 #[test]
 fn the_chosen_line_stays_on_the_screen() {
-    let locks = (0..10).map(|n| held(&format!("k{n}"), n + 1, 0)).collect();
-    let mut model = model(locks);
+    let mut model = model((0..10).map(|n| held(&format!("k{n}"), n + 1, 0)).collect());
     assert_eq!(keys(&mut model, 3), ["[k0]", "k1", "k2"]);
     typed(&mut model, "↓↓↓");
     assert_eq!(keys(&mut model, 3), ["k1", "k2", "[k3]"]);
@@ -174,8 +172,7 @@ fn a_filter_is_typed_and_begins_anew() {
     assert_eq!(model.pattern, "*deploy*");
     typed(&mut model, &format!("/{delete}orders/*\n"));
     typed(&mut model, "/");
-    let paste = Event::Paste("2".to_owned());
-    model.typed(&paste, at(1));
+    model.typed(&Event::Paste("2".to_owned()), at(1));
     typed(&mut model, "\n");
     assert_eq!(model.pattern, "orders/*2");
     typed(&mut model, &format!("/{}\n", "\u{8}".repeat(10)));
@@ -411,8 +408,7 @@ fn details_have_the_history_of_the_key() {
     assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
     assert!(shown.contains(&heading), "{shown:?}");
     // That of another key is not shown.
-    let other = ("other".to_owned(), Ok(vec![]));
-    model.history = Some(other);
+    model.history = Some(("other".to_owned(), Ok(vec![])));
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
     let is_shown = shown.iter().any(|line| line.starts_with("history"));
     assert!(!is_shown, "{shown:?}");
@@ -474,8 +470,7 @@ const DETAILS_120: &[&str] = &[
 fn the_question_names_key_and_holder_on_three_screens() {
     let asked = |size| {
         let mut model = after(model(vec![held("orders/42", 7, 3)]), "b");
-        let lines = lines(&screen(&mut model, size, true, 0));
-        lines[2..].to_vec()
+        lines(&screen(&mut model, size, true, 0))[2..].to_vec()
     };
     on_three_screens(asked, [ASKED_80, ASKED_40, ASKED_120]);
 }
@@ -701,7 +696,6 @@ fn the_terminal_is_left_once_and_as_it_was() {
         assert!(!after.contains("\x1b[?25l"), "{what}: {left:?}");
         let panics = what.ends_with("panics");
         assert_eq!(after.contains("as a test"), panics, "{after:?}");
-        let said = left.matches("as a test").count();
-        assert_eq!(said, usize::from(panics));
+        assert_eq!(left.matches("as a test").count(), usize::from(panics));
     }
 }

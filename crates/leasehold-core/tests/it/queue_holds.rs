@@ -114,8 +114,7 @@ fn who_does_not_hear_of_its_turn_keeps_its_place() {
     });
     let expected = [("granted", "b"), ("granted", "c"), ("next", "d")];
     assert_eq!(told, expected.map(|(what, to)| (what, inbox(to))));
-    let look = queue.look(later);
-    let passed = &look.waiters[0].claim;
+    let passed = &queue.look(later).waiters[0].claim;
     assert_eq!(passed.since, START);
     assert_eq!(passed.deadline, later + UNHEARD_CUT);
     // It listens again, and is served before who came later.
@@ -273,8 +272,7 @@ fn watchers_are_forgotten_when_their_time_is_up() {
 fn a_holder_that_renews_is_told_from_one_that_has_stopped() {
     let hold = 100 * SECOND;
     let renewed = |queue: &Queue| {
-        let seen = queue.look(START + 10 * SECOND);
-        let claim = &seen.holders[0].claim;
+        let claim = &queue.look(START + 10 * SECOND).holders[0].claim;
         assert!(!claim.kept && claim.deadline == START + hold);
         claim.renewed
     };
@@ -295,8 +293,7 @@ fn a_holder_that_renews_is_told_from_one_that_has_stopped() {
     assert_eq!(renewed(&after_waiting), Some(START + 10 * SECOND));
 
     // Without a minimum hold the deadline says it.
-    let plain = line(&[(1, "a")]);
-    assert_eq!(plain.look(START).holders[0].claim.renewed, None);
+    assert_eq!(line(&[(1, "a")]).look(START).holders[0].claim.renewed, None);
 }
 
 /// Tokens stay below 2^53, up to where a double counts one by one: a clock of a later

@@ -92,8 +92,7 @@ fn what_the_system_answered_is_named_as_what_it_is() {
 
 #[test]
 fn directories_of_the_system_are_known() {
-    let of_system = "/ /tmp /srv/ /var/lib /usr/local /dev/shm /etc/cron.d";
-    for path in of_system.split(' ') {
+    for path in "/ /tmp /srv/ /var/lib /usr/local /dev/shm /etc/cron.d".split(' ') {
         assert!(is_of_system(Path::new(path)), "{path}");
     }
     for path in ["/var/lib/jobs", "/home/ann", "/tmp/ann", "/srv/locks"] {

@@ -61,8 +61,7 @@ fn a_letter_is_understood_as_it_was_meant() {
         let mut buffer = [0; 4096];
         let length = socket.recv(&mut buffer).unwrap();
         let meant = events.iter().map(|event| Push::of(event, &key, at, epoch));
-        let understood = understood(&buffer[..length], epoch);
-        assert!(understood.into_iter().eq(meant));
+        assert!(understood(&buffer[..length], epoch).into_iter().eq(meant));
     }
 }
 

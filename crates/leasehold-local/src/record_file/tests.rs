@@ -170,8 +170,7 @@ fn every_half_way_state_is_gone_on_from() {
         // What the file begins with is written last, and at once.
         let changed = (128..after.len()).filter(|at| before.get(*at) != after.get(*at));
         let changed: Vec<_> = changed.collect();
-        let kills = (0..changed.len()).step_by(131).chain([changed.len() - 1]);
-        for killed in kills {
+        for killed in (0..changed.len()).step_by(131).chain([changed.len() - 1]) {
             let mut torn = before.clone();
             torn.resize(before.len().max(after.len()), 0);
             for at in &changed[..killed] {
@@ -584,8 +583,7 @@ fn another_file_in_its_place_and_other_contents_are_seen() {
     case.held();
     let copy = case.bytes();
     let agree = |number, what| {
-        let queue = case.step(&claim(number));
-        assert_eq!(queue, case.followed(&other), "{what}");
+        assert_eq!(case.step(&claim(number)), case.followed(&other), "{what}");
     };
     fs::rename(case.path(), case.place.at("away")).unwrap();
     agree(2, "moved away");

@@ -129,8 +129,7 @@ fn each_code_of_the_servers_has_a_row() {
         if file.extension().is_none_or(|extension| extension != "lua") {
             continue;
         }
-        let text = fs::read_to_string(&file).unwrap();
-        for raised in text.split("err = '").skip(1) {
+        for raised in fs::read_to_string(&file).unwrap().split("err = '").skip(1) {
             let code = raised.split([' ', '\'']).next().unwrap();
             // What the classic layout says has its own words: `classic/errors.rs`.
             let known = rows.contains(code) || code == "LHNATIVE";
@@ -291,8 +290,7 @@ fn what_tls_says_passes_if_a_renewal_mends_it() {
 #[test]
 fn what_a_server_says_is_shown_in_one_line() {
     for code in ["ODD", "NOPERM", "LHTYPE", "WRONGPASS"] {
-        let detail = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
-        let said = refusal(code, &detail).to_string();
+        let said = refusal(code, &format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000))).to_string();
         assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
         assert!(!said.chars().any(char::is_control), "{said:?}");
     }

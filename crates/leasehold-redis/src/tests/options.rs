@@ -38,8 +38,7 @@ fn a_url_says_everything() {
     assert_eq!(options, wanted);
     let mut again = RedisOptions::from_url(&options.redacted_url()).unwrap();
     assert_eq!(again.access.password.as_deref(), Some("***"));
-    let password = &wanted.access.password;
-    again.access.password.clone_from(password);
+    again.access.password.clone_from(&wanted.access.password);
     assert_eq!(again, wanted);
     for shown in [format!("{options:?}"), options.redacted_url()] {
         assert!(!shown.contains("cret"), "{shown}");
@@ -142,8 +141,7 @@ fn odd_names_read_back_the_same() {
         assert_eq!(options.redacted_url(), shown, "{url}");
         let mut again = read(shown);
         assert_eq!(again.redacted_url(), shown, "{url}");
-        let password = &options.access.password;
-        again.access.password.clone_from(password);
+        again.access.password.clone_from(&options.access.password);
         assert_eq!(again, options, "{url}");
     }
     let cluster = RedisClusterOptions::from_url("redis-cluster://a%2Fb:***@h1,h2/").unwrap();

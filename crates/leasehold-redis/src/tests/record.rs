@@ -16,8 +16,7 @@ pub(super) fn compare(answer: &Value, queue: &Queue, last_token: Token, now: Sto
     let mut expected = serde_json::to_value(queue).unwrap();
     // Outside of a cluster all keys have one.
     expected["last_token"] = json!(last_token);
-    let read = Queue::try_from(record.clone()).unwrap();
-    let mut found = serde_json::to_value(read).unwrap();
+    let mut found = serde_json::to_value(Queue::try_from(record.clone()).unwrap()).unwrap();
     let votes = expected.as_object_mut().unwrap().remove("votes");
     for json in [&mut expected, &mut found] {
         if record.granted.is_empty() {

@@ -491,8 +491,7 @@ fn a_clock_that_is_too_late_changes_nothing() {
         // The last time that is not too late; then the clock is right again.
         twin.restart(&format!("{name}, once accepted"));
         for (at, step) in steps(100).iter().enumerate() {
-            let now = [StoreTime::LATEST, clock][usize::from(at > 2)];
-            twin.step(step, now);
+            twin.step(step, [StoreTime::LATEST, clock][usize::from(at > 2)]);
         }
         // The key's own time goes on from where it was.
         twin.step(&steps(200)[0], clock + second);

@@ -391,8 +391,7 @@ impl Twin {
         assert_eq!(heard, told, "what the inboxes heard");
         assert_eq!(noted, in_order(to_note), "what is noted");
         for at in all {
-            let highest = self.places[at].queue.last_token();
-            self.last_token = self.last_token.max(highest);
+            self.last_token = self.last_token.max(self.places[at].queue.last_token());
         }
         for at in (0..claims.len()).filter(|_| found.is_ok()) {
             self.tidy(at);

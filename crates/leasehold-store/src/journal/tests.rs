@@ -240,8 +240,7 @@ fn who_was_not_heard_learns_it_by_a_base() {
         copy.take(&claim, start, 0).unwrap();
     }
     let mut release = |number, dead| {
-        let release = steps(release(number));
-        copy.take(&release, start, dead).unwrap();
+        copy.take(&steps(release(number)), start, dead).unwrap();
         let holder = copy.queue.look(start).holders[0].claim.id_hint.clone();
         (holder, copy.base().unwrap())
     };

@@ -78,8 +78,7 @@ fn certificates_come_with_their_keys_and_with_tls() {
     // What is given besides the URL goes before it.
     let options = ZooKeeperOptions::from_url("zookeeper+tls://h?cert=/a&key=/k").unwrap();
     let options = options.with_access(&files(Some("/c"), None)).unwrap();
-    let shown = "zookeeper+tls://h?cert=/c&key=/k";
-    assert_eq!(options.url_for_others(), shown);
+    assert_eq!(options.url_for_others(), "zookeeper+tls://h?cert=/c&key=/k");
 }
 
 /// As an embedder sets them, they are in the URL that is shown, and are checked when it is opened.

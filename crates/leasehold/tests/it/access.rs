@@ -81,8 +81,7 @@ async fn a_provider_that_fails_is_an_outage() {
     ] {
         vault.keep(kept);
         let said = ["the credentials provider has failed", said];
-        let refused = open(&server, &vault).await;
-        fails(refused, ErrorKind::Unavailable, &said);
+        fails(open(&server, &vault).await, ErrorKind::Unavailable, &said);
     }
     // Who has connected before waits until it provides again.
     vault.keep("one");
@@ -163,8 +162,7 @@ mod tls {
         let given = TlsOptions::trusting(pem(&its.authority))
             .with_certificate(pem(&its.client_certificate), pem(&its.client_key));
         assert!(!format!("{given:?}").contains("BEGIN"), "{given:?}");
-        let config = TlsConfig::from(its.client_config());
-        let mut own = TlsOptions::default().with_config(config);
+        let mut own = TlsOptions::default().with_config(TlsConfig::from(its.client_config()));
         let url = format!("rediss://{}/", server.address());
         for tls in [given, own.clone()] {
             let builder = Client::builder().store(&url).tls(tls);

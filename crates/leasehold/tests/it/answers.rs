@@ -161,10 +161,9 @@ fn no_answer_is_ignored_by_mistake() {
 /// The arguments of each `run` and `with_lock` in a text, whose work is asynchronous.
 fn works(text: &str) -> Vec<String> {
     let starts = [".run(async", ".with_lock(async", ".with_permit(async"];
-    let starts = starts.iter().flat_map(|start| {
-        let found = text.match_indices(start);
-        found.map(|(at, call)| at + call.len())
-    });
+    let starts = starts
+        .iter()
+        .flat_map(|start| text.match_indices(start).map(|(at, call)| at + call.len()));
     starts
         .map(|at| {
             let mut depth = 1;
@@ -200,8 +199,7 @@ fn no_example_blocks_the_runtime_that_renews_its_lease() {
     files.extend(files_in(&at("crates/leasehold/src"), "rs"));
     let mut seen = 0;
     for file in files {
-        let text = fs::read_to_string(&file).unwrap();
-        for work in works(&text) {
+        for work in works(&fs::read_to_string(&file).unwrap()) {
             seen += 1;
             let file = file.display();
             let blocks = may_block(&work);

@@ -197,6 +197,5 @@ async fn grants_are_numbered_and_renewed_when_it_is_said() {
     assert!(numbers[0] < numbers[1], "{numbers:?}");
     let late = Settings::default().with_renew_at(0.99);
     let builder = Client::builder().store("memory:").settings(late);
-    let refused = builder.connect().await;
-    fails(refused, ErrorKind::Invalid, &["renew_at"]);
+    fails(builder.connect().await, ErrorKind::Invalid, &["renew_at"]);
 }

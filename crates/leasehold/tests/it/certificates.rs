@@ -60,8 +60,7 @@ fn renew(servers: &[&RedisServer]) -> Certificates {
             &renewed.server_certificate,
             &renewed.server_key,
         ] {
-            let name = pem.path.file_name().unwrap();
-            fs::write(place(server).join(name), &pem.text).unwrap();
+            fs::write(place(server).join(pem.path.file_name().unwrap()), &pem.text).unwrap();
         }
         server.kill();
         server.start_again();

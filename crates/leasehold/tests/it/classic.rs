@@ -132,8 +132,7 @@ async fn what_a_string_cannot_hold_is_refused_with_a_hint() {
     let released = client.release_by_parts(&parts).await.unwrap();
     assert_eq!(released, Released::Held);
     let leader = client.election("e").unwrap().campaign("").await.unwrap();
-    let told = leader.proclaim("here").await;
-    fails(told, ErrorKind::Unsupported, &[]);
+    fails(leader.proclaim("here").await, ErrorKind::Unsupported, &[]);
     assert!(leader.is_leader());
 }
 
@@ -164,8 +163,7 @@ async fn others_values_are_shown_safely() {
         let unknown = holder.owner.is_unknown() && holder.token.is_none();
         assert!(unknown, "{name}");
         assert!(!format!("{seen:?}").contains(uuid), "{name}");
-        let tried = try_lock(&client, name).await;
-        assert!(tried.is_none(), "{name} is taken");
+        assert!(try_lock(&client, name).await.is_none(), "{name} is taken");
     }
     let listed = client.list("lock *").await.unwrap();
     let listed: Vec<_> = listed.iter().map(|seen| seen.key.as_str()).collect();
@@ -230,8 +228,7 @@ async fn the_layouts_refuse_each_other() {
 
     let lease = lock(&classic, "leasehold:lock:classic").await;
     let refused = native.mutex("classic").unwrap().try_lock().await;
-    let refused = fails(refused, ErrorKind::Corrupt, &[]);
-    hints(&refused, "layout=classic");
+    hints(&fails(refused, ErrorKind::Corrupt, &[]), "layout=classic");
     give_back(lease).await;
 }
 
@@ -247,8 +244,7 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
     assert!(a.claim(&k, &claim).await.unwrap().holds());
     let left = || server.query::<i64>(&["PTTL", "k"]);
     assert!(left() > 25_000, "raised");
-    let taken = b.claim(&k, &claim).await.unwrap().reply;
-    assert_eq!(taken, ClaimReply::Taken);
+    assert_eq!(b.claim(&k, &claim).await.unwrap().reply, ClaimReply::Taken);
     let renew = Renew::new(id.clone(), Duration::from_secs(1));
     assert!(a.renew(&k, &renew).await.unwrap().holds());
     assert!(left() > 25_000, "never lowered");
@@ -263,8 +259,7 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
     fails(a.renew(&k, &noted).await, ErrorKind::Unsupported, &[]);
     let released = a.release(&k, &settled(id)).await.unwrap().reply;
     assert_eq!(released, ReleaseReply::Released { held: true });
-    let gone = a.claim(&k, &claim).await.unwrap().reply;
-    assert_eq!(gone, ClaimReply::Gone);
+    assert_eq!(a.claim(&k, &claim).await.unwrap().reply, ClaimReply::Gone);
 }
 
 #[tokio::test]
@@ -357,8 +352,7 @@ async fn redlock_as_published() {
         server.command(&["SET", "k", "theirs", "NX", "PX", "60000"]);
     }
     assert!(lock.try_lock().await.unwrap().is_none());
-    let seen = client.inspect("k").await.unwrap();
-    assert_eq!(seen.holders[0].id_hint, "the");
+    assert_eq!(client.inspect("k").await.unwrap().holders[0].id_hint, "the");
     // What was had of the third is given back.
     let is_free = |server: usize| set.servers[server].query::<u64>(&["EXISTS", "k"]) == 0;
     until("it is given back", async || is_free(2)).await;

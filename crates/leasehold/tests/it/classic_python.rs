@@ -81,8 +81,7 @@ async fn each_excludes_the_other_on_valkey() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_excludes_the_other_on_the_oldest_redis() {
-    let oldest = RedisServer::builder().program(Program::OldestRedis);
-    each_excludes_the_other(oldest.start()).await;
+    each_excludes_the_other(RedisServer::builder().program(Program::OldestRedis).start()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -30,8 +30,7 @@ fn three(servers: &'static Shared) -> Case {
     let member = |server: &RedisServer| format!("least:secret@127.0.0.1:{}", server.port());
     let members: Vec<_> = servers.iter().map(member).collect();
     let case = Case::at(&format!("redlock://{}/", members.join(",")), servers);
-    let case = case.classic().slow();
-    case.cancellations(cancellations() / 5)
+    case.classic().slow().cancellations(cancellations() / 5)
 }
 
 suites! {

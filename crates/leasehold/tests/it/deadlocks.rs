@@ -47,8 +47,7 @@ async fn of_two_that_wait_for_each_other_the_younger_gives_up() {
     assert!(circles.is_empty(), "x is not waited for");
 
     let younger = wait_for(other.clone(), "x", second).await;
-    let said = "holds y and waits for x";
-    fails(younger, ErrorKind::Deadlock, &[said]);
+    fails(younger, ErrorKind::Deadlock, &["holds y and waits for x"]);
 
     let _ = y.release().await.expect("y was held");
     let older = older.await.expect("no panic").expect("y is free");

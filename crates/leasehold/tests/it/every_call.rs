@@ -64,8 +64,7 @@ macro_rules! options {
 /// A claim of all of a key by somebody who is not a client: it holds, or waits.
 fn stranger(store: &MemoryStore, name: &str, number: u128, mode: Mode) -> Standing {
     let claim = Claim::new(id(number), mode, LONG);
-    let key = key(name);
-    let asked = store.claim(&key, &claim).now_or_never();
+    let asked = store.claim(&key(name), &claim).now_or_never();
     let Reply::Standing(standing) = asked.expect("at once").unwrap().reply.into() else {
         panic!("it holds or waits")
     };
@@ -73,8 +72,7 @@ fn stranger(store: &MemoryStore, name: &str, number: u128, mode: Mode) -> Standi
 }
 
 fn gone(store: &MemoryStore, name: &str, number: u128) {
-    let key = key(name);
-    let left = store.release(&key, &release(number)).now_or_never();
+    let left = store.release(&key(name), &release(number)).now_or_never();
     left.expect("at once").unwrap();
 }
 
@@ -87,8 +85,7 @@ macro_rules! retrying {
         let (_, before) = [1, 2].map(|number| stranger(&$store, $key, number, $mode)).into();
         let lock = $lock.retrying(Retry::Fixed(BRIEF / 10));
         fails(lock.$within($($arg),*)$(.$await)?, ErrorKind::Timeout, &[]);
-        let after = stranger(&$store, $key, 3, $mode);
-        assert_eq!(after.arrival.0, before.arrival.0 + 1);
+        assert_eq!(stranger(&$store, $key, 3, $mode).arrival.0, before.arrival.0 + 1);
         for number in [3, 2, 1] {
             gone(&$store, $key, number);
         }

@@ -87,8 +87,7 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
     if called == "setters!" {
         // `name(value: type): field = …`
         let lines = inner.lines().map(str::trim_start);
-        let lines = lines.filter(|line| line.contains("): "));
-        to.extend(lines.filter_map(name));
+        to.extend(lines.filter(|line| line.contains("): ")).filter_map(name));
     } else if called == "working!" {
         let names = inner.split(|it: char| !it.is_alphanumeric() && it != '_');
         to.extend(names.filter(|it| it.contains("with_")).map(str::to_owned));
@@ -106,8 +105,7 @@ fn read(directory: &Path, methods: &mut Methods) {
         if file.starts_with("blocking") {
             continue;
         }
-        let text = fs::read_to_string(&path).unwrap();
-        for item in items(&text) {
+        for item in items(&fs::read_to_string(&path).unwrap()) {
             if let Some(owner) = owner(&item) {
                 let found = methods.entry(owner.clone()).or_default();
                 found.extend(item.lines().filter_map(method));

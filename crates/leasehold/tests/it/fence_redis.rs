@@ -144,8 +144,7 @@ async fn what_is_not_ours_is_left_alone() {
     }
     // Higher than any token: refused, with the number.
     server.command(&["HSET", "huge", "token", "99999999999999999999"]);
-    let huge = Register::at("huge");
-    let error = huge.set(&mut c, token(u64::MAX), "y").await;
+    let error = Register::at("huge").set(&mut c, token(u64::MAX), "y").await;
     says(error.unwrap_err(), ["99999999999999999999"]);
 }
 
@@ -167,8 +166,7 @@ async fn an_expiry_takes_the_token_along() {
     lasting.clear(&mut c, token(7)).await.unwrap();
     assert_eq!(left(), -1);
     let longest = lasting.clone().expire_after(Register::MAX_EXPIRY);
-    let longest = longest.unwrap();
-    longest.claim(&mut c, token(7)).await.unwrap();
+    longest.unwrap().claim(&mut c, token(7)).await.unwrap();
     assert!(left() > 1_000_000);
     server.command(&["DEL", "k"]);
     lasting.set(&mut c, token(1), "forgotten").await.unwrap();
@@ -249,8 +247,7 @@ async fn under_many_writers_it_never_goes_back() {
             let mut admitted = 0;
             for _ in 0..WRITES {
                 let drawn = 1 + dice.roll(10_000);
-                let written = drawn.to_string();
-                match value.set(&mut c, token(drawn), written).await {
+                match value.set(&mut c, token(drawn), drawn.to_string()).await {
                     Ok(()) => {
                         assert!(drawn >= highest, "{drawn} after {highest}, seed {seed}");
                         admitted += 1;

@@ -267,8 +267,7 @@ async fn change_object(
 
 async fn content(store: &dyn ObjectStore, location: &Location) -> String {
     let found = store.get_opts(location, GetOptions::default()).await;
-    let bytes = found.unwrap().bytes().await.unwrap();
-    String::from_utf8(bytes.to_vec()).unwrap()
+    String::from_utf8(found.unwrap().bytes().await.unwrap().to_vec()).unwrap()
 }
 
 #[tokio::test]

@@ -248,8 +248,7 @@ impl Place {
 
     /// How many entries the records have since their bases.
     async fn entries(&self) -> usize {
-        let journal = self.shelf.journal();
-        let page = journal.page(&PageOf::default()).await.unwrap();
+        let page = self.shelf.journal().page(&PageOf::default()).await.unwrap();
         let news = page.records.iter().map(|(.., news)| news.as_ref().unwrap());
         news.map(|news| news.entries.len()).sum()
     }
@@ -446,10 +445,8 @@ async fn many_waiters_cost_a_step_little() {
         waiter_ttl: LONG,
         ..Claim::new(id(number.into()), Mode::EXCLUSIVE, LONG)
     };
-    let moved = || {
-        let entries = place.count(|seen| &seen.bytes_since_base);
-        entries + place.count(|seen| &seen.bytes_of_bases)
-    };
+    let moved =
+        || place.count(|seen| &seen.bytes_since_base) + place.count(|seen| &seen.bytes_of_bases);
     // The fastest of some rounds: others use this machine, too.
     let renewals = async || {
         let renew = Renew::new(id(0), LONG);
@@ -521,8 +518,7 @@ async fn who_holds_from_before_it_listened_is_passed_over_too() {
     let _open = other.listen(sink().0).await.unwrap();
     let last = claimed(&other, &key, 3).await;
     drop(listening);
-    let by = ClientInfo::unknown();
-    let _broken = other.break_key(&key, &by).await.unwrap();
+    let _broken = other.break_key(&key, &ClientInfo::unknown()).await.unwrap();
     let seen = other.inspect(&key).await.unwrap();
     assert_eq!(seen.holders[0].claim.arrival, last.arrival, "{seen:?}");
 }

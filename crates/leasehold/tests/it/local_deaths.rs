@@ -67,8 +67,7 @@ async fn a_killed_process_leaves_the_key_to_the_others_of_its_owner() {
         let early = timeout(Duration::from_millis(900), &mut next).await;
         assert!(early.is_err(), "the other process still works");
         nested[1 - first_to_die].kill().await;
-        let lease = freed_within(FREED, next).await;
-        let _ = lease.release().await.unwrap();
+        let _ = freed_within(FREED, next).await.release().await.unwrap();
     }
 }
 
@@ -84,8 +83,7 @@ async fn written_anew(store: &LocalStore, place: &Place) -> String {
     let head: serde_json::Value = serde_json::from_slice(&bytes[..128]).unwrap();
     let frame = &bytes[usize::try_from(head["at"].as_u64().unwrap()).unwrap()..];
     let length = u64::from_le_bytes(frame[8..16].try_into().unwrap());
-    let lines = &frame[24..][..usize::try_from(length).unwrap()];
-    String::from_utf8(lines.to_vec()).unwrap()
+    String::from_utf8(frame[24..][..usize::try_from(length).unwrap()].to_vec()).unwrap()
 }
 
 #[tokio::test]

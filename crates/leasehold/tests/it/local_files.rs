@@ -101,8 +101,7 @@ async fn clients_whose_files_were_removed_go_on() {
     for time in 1..=3 {
         remove_files(&place);
         while pushes.try_recv().is_ok() {}
-        let held = claimed(&a, &key, time).await;
-        assert!(held.token.is_some());
+        assert!(claimed(&a, &key, time).await.token.is_some());
         let waiting = claimed(&b, &key, 100 + time).await;
         assert_eq!((waiting.token, waiting.position), (None, 1), "a lives");
         released(&a, &key, time).await;

@@ -71,8 +71,7 @@ async fn what_is_held_goes_on(out: Out) {
     released(&store, &one, 1).await;
     released(&store, &two, 2).await;
     released(&store, &three, 2).await;
-    let seen = store.inspect(&one).await.unwrap();
-    assert!(seen.holders.is_empty());
+    assert!(store.inspect(&one).await.unwrap().holders.is_empty());
 }
 
 #[tokio::test]
@@ -136,8 +135,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
 #[tokio::test]
 async fn a_lease_lives_on_beyond_its_ttl_without_a_free_byte() {
     let Some(disk) = Mounted::new() else { return };
-    let settings = Settings::default().with_ttl(TTL);
-    let client = client_with(&disk.url(), settings).await;
+    let client = client_with(&disk.url(), Settings::default().with_ttl(TTL)).await;
     let lease = lock(&client, "k").await;
     Out::OfBytes.fill(&disk);
     let lost = timeout(TTL * 2 + TTL / 2, lease.lost()).await;

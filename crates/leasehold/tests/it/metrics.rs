@@ -39,8 +39,7 @@ impl Scraped {
             .build_recorder();
         let handle = recorder.handle();
         // As long as the process: the guard borrows it.
-        let recorder = Box::leak(Box::new(recorder));
-        let _recorder = metrics::set_default_local_recorder(recorder);
+        let _recorder = metrics::set_default_local_recorder(Box::leak(Box::new(recorder)));
         Self { handle, _recorder }
     }
 
@@ -112,8 +111,7 @@ impl Scraped {
 
 /// The table of `docs/metrics.md`: name, type and labels, as Prometheus has them.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
-    let page = include_str!("../../../../docs/metrics.md");
-    let rows = page.lines();
+    let rows = include_str!("../../../../docs/metrics.md").lines();
     let rows = rows.filter(|line| line.starts_with("| `leasehold."));
     let rows = rows.filter(|line| line.split('|').count() == 7);
     let rows = rows.map(|row| {

@@ -342,8 +342,7 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
     assert!(polled.is_none());
     // Now it is repeated, by the driver alone.
     store.make_slow(Duration::from_secs(3600));
-    let a_while = Duration::from_millis(100);
-    theirs.block_on(async { tokio::time::sleep(a_while).await });
+    theirs.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     drop(theirs);
     let parts = here.block_on(soon("the end", parts));
     fails(parts, ErrorKind::Unavailable, &[]);

@@ -174,8 +174,7 @@ impl Payer {
             _lease: lease,
         };
         payer.pays(1).await;
-        let held = shop.client.inspect(KEY).await.unwrap();
-        payer.token = held.holders[0].token;
+        payer.token = shop.client.inspect(KEY).await.unwrap().holders[0].token;
         payer
     }
 

@@ -53,8 +53,7 @@ pub(crate) async fn granted_role(url: &str, name: &str, settings: &[&str]) -> St
         sql(url, &format!("alter role {role} set {setting}"));
     }
     let theirs = url.replace("postgres@", &format!("{role}@"));
-    let refused = leasehold::connect(&theirs).await;
-    let error = fails(refused, ErrorKind::Refused, &[]);
+    let error = fails(leasehold::connect(&theirs).await, ErrorKind::Refused, &[]);
     let grants = error.hint().expect("what to grant").replace("ROLE", &role);
     sql(url, &grants);
     theirs
@@ -107,8 +106,7 @@ async fn a_schema_has_any_name() {
     let client = leasehold::connect(&url).await.unwrap();
     let (held, waiter) = contended(&client, &client, "k").await;
     drop(hand_over(held, waiter).await);
-    let report = examine(&url, &Access::default()).await;
-    assert!(report.unwrap().worst() < Severity::Unsafe);
+    assert!(examine(&url, &Access::default()).await.unwrap().worst() < Severity::Unsafe);
 }
 
 /// The server keeps what is rung for until the slowest session has heard it, and has a limit: then it
@@ -171,8 +169,7 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
         let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{key}: {error}");
     }
-    let both = other.multi(["fine", "format"]).unwrap();
-    let refused = both.try_lock().await;
+    let refused = other.multi(["fine", "format"]).unwrap().try_lock().await;
     fails(refused, ErrorKind::Unsupported, &["format 7"]);
     assert_eq!(sql(&url, rows), before, "nothing was changed");
     let _held = try_lock(&other, "fine").await.expect("free");
@@ -436,8 +433,7 @@ async fn connections_are_encrypted() {
     ] {
         let refused = leasehold::connect(with(&params)).await;
         let why = "the certificate of the server is not trusted";
-        let error = fails(refused, ErrorKind::Refused, &[why]);
-        hints(&error, "`ca`");
+        hints(&fails(refused, ErrorKind::Refused, &[why]), "`ca`");
     }
     let plain = format!("{}?sslmode=require", Postgres::shared().url());
     let refused = leasehold::connect(plain).await;
@@ -488,8 +484,7 @@ async fn what_many_tasks_ask_goes_together() {
     let client = fresh.connect().await;
     use_keys(&client, 0..64).await;
     for _ in 0..10 {
-        let looks = (0..64).map(|key| look(&client, key));
-        join_all(looks).await;
+        join_all((0..64).map(|key| look(&client, key))).await;
     }
     // What a session counts is seen when it has ended.
     drop(client);
@@ -542,8 +537,7 @@ async fn a_row_stays_short_however_its_steps_are_sent() {
     // Each release but the last rings the other client.
     let mut leases = Vec::new();
     for number in 0..20 {
-        let client = [&one, &other][number % 2];
-        leases.push(waiting(client, "rung"));
+        leases.push(waiting([&one, &other][number % 2], "rung"));
         in_line(&one, "rung", number).await;
     }
     let last = leases.pop().unwrap();

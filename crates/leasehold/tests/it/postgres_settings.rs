@@ -180,8 +180,7 @@ async fn a_host_that_becomes_read_only_is_left() {
     for url in [&alone, &other] {
         init(url).await.unwrap();
     }
-    let first = format!("postgres@{},", servers[0].address());
-    let both = other.replace("postgres@", &first);
+    let both = other.replace("postgres@", &format!("postgres@{},", servers[0].address()));
     let client = leasehold::connect(both).await.unwrap();
     use_once(&client, "k").await;
     servers[0].sql("alter system set default_transaction_read_only = on");
@@ -247,8 +246,7 @@ async fn what_a_crash_has_taken_back_is_not_believed() {
     let fresh = Fresh::at(&server.url(), "&commit=async");
     // It asks once, however slow the machine is.
     let slow = format!("{}&response_timeout=5m", fresh.url().await);
-    let settings = Settings::default().with_operation_timeout(LIMIT / 2);
-    let later = client_with(&slow, settings).await;
+    let later = client_with(&slow, Settings::default().with_operation_timeout(LIMIT / 2)).await;
     let proxy = Proxy::start(server.address());
     let port = |port: u16| format!("127.0.0.1:{port}");
     let (near, far) = (port(server.port()), port(proxy.port()));

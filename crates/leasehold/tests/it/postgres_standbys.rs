@@ -70,8 +70,7 @@ impl Pair {
 
     /// Ends the wait of the next step.
     async fn cancel_a_step(&self) {
-        let what = "a step waits for the standby";
-        until(what, async || self.cancel_steps()).await;
+        until("a step waits for the standby", async || self.cancel_steps()).await;
     }
 }
 
@@ -80,8 +79,7 @@ async fn a_server_that_waits_for_too_few_is_refused() {
     let pair = Pair::start().await;
     let refused = pair.connect("2").await;
     let said = ["acknowledge=2 is wanted", "waits for 1 standby"];
-    let error = fails(refused, ErrorKind::Refused, &said);
-    hints(&error, "'ANY 2 (*)'");
+    hints(&fails(refused, ErrorKind::Refused, &said), "'ANY 2 (*)'");
     pair.wait_for("ANY 1 (*)").await;
     let client = pair.connect("1").await.unwrap();
     use_once(&client, "k").await;
@@ -159,8 +157,7 @@ async fn a_hand_off_that_no_standby_has_does_not_count() {
         released.is_finished()
     })
     .await;
-    let released = released.await.unwrap();
-    assert_eq!(released.unwrap(), Released::Held);
+    assert_eq!(released.await.unwrap().unwrap(), Released::Held);
     // Its client has been rung, and renews before it hands out the grant.
     pair.cancel_a_step().await;
     assert!(!waits.is_finished());

@@ -20,8 +20,7 @@ fn start(program: Program) -> Shared {
 }
 
 fn fresh(pair: &'static Shared) -> Case {
-    let case = Case::at(&pair.primary.url(), [&pair.primary]);
-    case.with("acknowledge=1&acknowledge_timeout=5s")
+    Case::at(&pair.primary.url(), [&pair.primary]).with("acknowledge=1&acknowledge_timeout=5s")
 }
 
 suites! {

@@ -17,8 +17,7 @@ async fn a_key_among_many_has_its_log() {
     let proxy = Proxy::to(&server);
     let patience = Duration::from_secs(2);
     let settings = Settings::default().with_operation_timeout(patience);
-    let url = format!("{}?audit=10000", proxy.url());
-    let client = client_with(&url, settings).await;
+    let client = client_with(&format!("{}?audit=10000", proxy.url()), settings).await;
     let _other = client.mutex("other").unwrap().lock().await.unwrap();
     let again = "local entry = redis.call('XRANGE', KEYS[1], '-', '+')[1][2] \
                  for _ = 1, 2000 do redis.call('XADD', KEYS[1], '*', unpack(entry)) end";

@@ -75,8 +75,7 @@ async fn a_silent_server_is_unavailable_then_serves_again() {
     let options = options(&server).response_timeout(Duration::from_millis(200) * overload());
     let store = RedisStore::connect(options).await.unwrap();
     let (key, other) = (key("k"), key("other"));
-    let first = store.claim(&key, &claim(&store, 1)).await.unwrap();
-    assert!(first.holds());
+    assert!(store.claim(&key, &claim(&store, 1)).await.unwrap().holds());
     let (renew, release) = (renew(1), release(1));
     // A server that does not know a script yet would have to be asked twice.
     store.renew(&other, &renew).await.unwrap();
@@ -153,8 +152,7 @@ fn a_store_outlives_the_runtime_that_opened_it() {
         runtime().block_on(async {
             let lost = store.claim(&key, &claim(&store, 1)).await;
             fails(lost, ErrorKind::Unavailable, &[]);
-            let again = store.claim(&key, &claim(&store, 1)).await.unwrap();
-            assert!(again.holds());
+            assert!(store.claim(&key, &claim(&store, 1)).await.unwrap().holds());
         });
     }
 }

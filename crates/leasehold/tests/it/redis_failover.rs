@@ -173,8 +173,7 @@ async fn a_stopped_primary_is_not_believed_when_it_goes_on() {
     // And one that was demoted, and comes back as the primary.
     sentinels.wait_for_replicas().await;
     sentinels.prefer(old).await;
-    let again = sentinels.fail_over().await;
-    assert_eq!(again.port(), old.port());
+    assert_eq!(sentinels.fail_over().await.port(), old.port());
     give_back(next).await;
 }
 
@@ -195,16 +194,14 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     assert!(tried.is_none(), "no second lease");
     assert!(lease.is_valid());
     // With one replica left two cannot acknowledge: no grant, and it is said why.
-    let other_follows = "connected_slaves:1";
-    until_answered(new, &["INFO", "replication"], other_follows).await;
+    until_answered(new, &["INFO", "replication"], "connected_slaves:1").await;
     let error = a.mutex("other").unwrap().lock().await.unwrap_err();
     says(error, [" of 2 replicas"]);
 }
 
 #[tokio::test]
 async fn passwords_of_sentinels_and_servers_are_apart() {
-    let server = RedisServer::builder().password("server");
-    let sentinels = Sentinels::builder().server(server);
+    let sentinels = Sentinels::builder().server(RedisServer::builder().password("server"));
     let sentinels = sentinels.sentinel_password("watch").start();
     let refused = leasehold::connect(&sentinels.url()).await;
     let error = fails(refused, ErrorKind::Refused, &["NOAUTH"]);

@@ -244,8 +244,7 @@ async fn a_user_with_channels_and_no_keys_is_not_believed() {
         assert_eq!(lease.token(), token, "the genuine one");
         stranger.hears_a_grant(&said).await;
         for _ in 0..TRIES / AT_ONCE {
-            let tried = try_it(&mut stranger, &stores, &mut said).await;
-            still_held(&lease, &tried);
+            still_held(&lease, &try_it(&mut stranger, &stores, &mut said).await);
             assert_eq!(lease.token(), token);
         }
         give_back(lease).await;
@@ -269,8 +268,7 @@ async fn try_it(
     let heard = stranger.heard();
     // What it said itself comes back to it, and drowns the rest.
     let genuine = heard.into_iter().filter(|it| !said.contains_key(it));
-    let genuine = genuine.collect();
-    let known = Known::of(&look, stores, genuine);
+    let known = Known::of(&look, stores, genuine.collect());
     let tried: Vec<_> = (0..AT_ONCE).map(|_| stranger.forge(&known)).collect();
     for message in &tried {
         *said.entry(message.clone()).or_default() += 1;

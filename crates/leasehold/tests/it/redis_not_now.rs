@@ -147,8 +147,7 @@ const NO_REPLICAS: [&[&str]; 2] = [
 async fn too_few_replicas_are_waited_for() {
     let server = RedisServer::start();
     let why = "too few replicas";
-    let classic = format!("{}?layout=classic", server.url());
-    for url in [server.url(), classic] {
+    for url in [server.url(), format!("{}?layout=classic", server.url())] {
         outlived(&server, &url, why, NO_REPLICAS).await;
     }
     // It says so within another error.
@@ -211,8 +210,7 @@ async fn a_claim_that_has_lost_its_place_meanwhile_joins_again() {
     let (held, waits) = contended(&holder, &waiter, "k").await;
     server.command(NO_REPLICAS[0]);
     in_line(&holder, "k", 0).await;
-    let so_far = refusals.of("k").len();
-    refusals.until("k", so_far + 1).await;
+    refusals.until("k", refusals.of("k").len() + 1).await;
     server.command(NO_REPLICAS[1]);
     in_line(&holder, "k", 1).await;
     assert_eq!(hand_over(held, waits).await.rejoined(), 1);

@@ -30,8 +30,7 @@ fn replica_of(primary: &RedisServer) -> RedisServer {
 }
 
 fn follow(replica: &RedisServer, primary: &RedisServer) {
-    let port = primary.port().to_string();
-    replica.command(&["REPLICAOF", "127.0.0.1", &port]);
+    replica.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     primary.wait_for_replicas(1);
 }
 

@@ -83,8 +83,7 @@ async fn a_server_that_may_have_forgotten_says_so_and_grants_when_it_is_over() {
     let refused = timeout(SOON, lock.try_lock()).await.unwrap().unwrap_err();
     assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
     says(&refused, ["may have lost data"]);
-    let keys = b.multi(["k", "l"]).unwrap();
-    let refused = keys.try_lock().await.unwrap_err();
+    let refused = b.multi(["k", "l"]).unwrap().try_lock().await.unwrap_err();
     assert!(retry_after(&refused) <= QUARANTINE, "{refused}");
     assert!(!init(&url).await.is_zero(), "it is not new");
 
@@ -142,8 +141,7 @@ async fn a_server_that_was_flushed_is_one_that_has_forgotten() {
     let client = client(&url).await;
     use_once(&client, "k").await;
     server.command(&["FLUSHALL"]);
-    let tried = client.mutex("k").unwrap().try_lock().await;
-    retry_after(&tried.unwrap_err());
+    retry_after(&client.mutex("k").unwrap().try_lock().await.unwrap_err());
 }
 
 #[tokio::test]
@@ -170,8 +168,7 @@ async fn clients_that_disagree_are_refused() {
 #[tokio::test]
 async fn only_a_server_whose_clients_say_so_is_marked() {
     let server = RedisServer::start();
-    let options = RedisOptions::from_url(&server.url()).unwrap();
-    let marked = RedisStore::initialise(options).await;
+    let marked = RedisStore::initialise(RedisOptions::from_url(&server.url()).unwrap()).await;
     fails(marked, ErrorKind::Invalid, &[]);
 }
 
@@ -275,6 +272,5 @@ async fn fail_overs_never_let_two_clients_hold() {
     sentinels.wait_for_replicas().await;
     sentinels.fail_over().await;
     more_grants(&contention, 3, "grants after a planned fail-over").await;
-    let witness = contention.stop().await;
-    assert_quarantined(&witness);
+    assert_quarantined(&contention.stop().await);
 }

@@ -203,8 +203,7 @@ async fn renewals_obey_by_choice() {
     let strictly = strict.mutex("strict").unwrap().lock().await.unwrap();
     let laxly = lax.mutex("lax").unwrap().lock().await.unwrap();
     replicas[0].stop();
-    let loss = soon("the loss", strictly.lost()).await;
-    assert_eq!(loss, Loss::Unanswered);
+    assert_eq!(soon("the loss", strictly.lost()).await, Loss::Unanswered);
     assert_eq!(laxly.state(), LeaseState::Held);
     assert!(laxly.is_valid());
     fails(strictly.renew().await, ErrorKind::Lost, &[]);

@@ -95,8 +95,7 @@ async fn those_who_hear_and_those_who_do_not_wait_for_each_other() {
     assert!(!deaf.capabilities().push && hears.capabilities().push);
     let (_ear, mut pushes) = listen(&hears).await;
     let name = key("k");
-    let answer = hears.claim(&name, &claim(&hears, 1)).await.unwrap();
-    assert!(answer.holds());
+    assert!(hears.claim(&name, &claim(&hears, 1)).await.unwrap().holds());
     for (number, store) in [(2, &deaf), (3, &hears), (4, &deaf)] {
         store.claim(&name, &claim(store, number)).await.unwrap();
     }
@@ -150,8 +149,7 @@ async fn a_script_that_the_server_does_not_know_is_sent_in_full() {
             server.command(&["SCRIPT", "FLUSH"]);
         }
         store.release(&key, &release(1)).await.unwrap();
-        let renewed = store.renew(&key, &renew(2)).await.unwrap();
-        assert!(renewed.holds());
+        assert!(store.renew(&key, &renew(2)).await.unwrap().holds());
     }
 }
 

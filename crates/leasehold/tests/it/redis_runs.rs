@@ -38,8 +38,7 @@ async fn waiter(of: &Client, seen_by: &Client, place: usize) -> Waiting {
 
 /// Long before a hold would lapse.
 async fn lease(waiter: Waiting) -> Lease {
-    let granted = timeout(SOON, granted(waiter)).await;
-    granted.expect("its turn")
+    timeout(SOON, granted(waiter)).await.expect("its turn")
 }
 
 #[tokio::test]

@@ -26,8 +26,7 @@ fn proxied() -> (RedisServer, Proxy, RedisOptions) {
     let server = server();
     let proxy = Proxy::to(&server);
     let url = proxy.through(&server.url_as("alice", "secret"));
-    let options = RedisOptions::from_url(&url).unwrap();
-    (server, proxy, options)
+    (server, proxy, RedisOptions::from_url(&url).unwrap())
 }
 
 fn keys(count: usize) -> Vec<Key> {
@@ -43,8 +42,7 @@ async fn many_requests_tell_a_server_that_forgot_once() {
     for round in 0..3 {
         server.command(&["SCRIPT", "FLUSH"]);
         let before = server.stats();
-        let claimed = join_all(keys.iter().map(|key| store.claim(key, &claim))).await;
-        for answer in claimed {
+        for answer in join_all(keys.iter().map(|key| store.claim(key, &claim))).await {
             assert!(answer.unwrap().holds());
         }
         let told = server.stats().since(&before).command("eval");

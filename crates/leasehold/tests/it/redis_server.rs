@@ -142,8 +142,7 @@ async fn a_listing_takes_as_long_as_it_takes() {
             break;
         }
     }
-    let listed = client.list("*").await.unwrap();
-    assert_eq!(listed.len(), 1);
+    assert_eq!(client.list("*").await.unwrap().len(), 1);
 }
 
 /// What is passed over has a name and a reason, and hides nothing else.
@@ -472,8 +471,7 @@ async fn a_damaged_record_is_named() {
     let (server, store) = fresh().await;
     let key = key("damaged");
     queue_up(&store, &key, [1, 2, 3]).await;
-    let second = id(2);
-    server.command(&["HDEL", "leasehold:lock:damaged", second.expose()]);
+    server.command(&["HDEL", "leasehold:lock:damaged", id(2).expose()]);
     let released = store.release(&key, &release(1)).await;
     fails(released, ErrorKind::Corrupt, &[]);
     fails(store.inspect(&key).await, ErrorKind::Corrupt, &[]);

@@ -51,8 +51,7 @@ async fn a_lock_over_five_servers() {
     let seen = b.inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders[0].token, lease.token());
     assert_eq!(b.list("orders/*").await.unwrap().len(), 1);
-    let waiting = waiting(&b, "orders/42");
-    give_back(hand_over(lease, waiting).await).await;
+    give_back(hand_over(lease, waiting(&b, "orders/42")).await).await;
 }
 
 /// A renewal that finds its claim released sends no release of its own: the servers could take that
@@ -88,8 +87,7 @@ async fn another_process_renews_by_the_parts() {
     other.renew_by_parts(&parts, SOON).await.unwrap();
     let released = other.release_by_parts(&parts).await.unwrap();
     assert_eq!(released, Released::Held);
-    let third = set.client().await;
-    let ended = third.renew_by_parts(&parts, SOON).await;
+    let ended = set.client().await.renew_by_parts(&parts, SOON).await;
     fails(ended, ErrorKind::Lost, &[]);
 }
 
@@ -186,8 +184,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
         released(&store, number).await;
     }
     // A client that comes now finds it so.
-    let late = set.client().await;
-    use_once(&late, "k").await;
+    use_once(&set.client().await, "k").await;
     set.servers[3].cont();
 }
 
@@ -195,8 +192,7 @@ async fn two_of_five_may_be_down_stopped_or_slow() {
 async fn with_three_of_five_down_it_fails_in_time_and_says_who_did_what() {
     let set = Set::start(5, "max_ttl=10s").await;
     let settings = Settings::default().with_operation_timeout(Duration::from_secs(2));
-    let settings = settings.with_ttl(TTL);
-    let client = set.client_with(settings).await;
+    let client = set.client_with(settings.with_ttl(TTL)).await;
     let other = set.store().await;
     set.servers[0].kill();
     set.servers[2].kill();
@@ -286,8 +282,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
         proxies[proxy].reset();
     }
     assert!(first_grant(&store, || wanted.clone()).await > last);
-    let seen = store.inspect(&key).await.unwrap();
-    assert_eq!(seen.holders.len(), 1);
+    assert_eq!(store.inspect(&key).await.unwrap().holders.len(), 1);
 }
 
 /// What several clients believed: from when until when, and with which token.
@@ -317,8 +312,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
                 let work = lease.run(tokio::time::sleep(dice.millis(0, 601)));
                 tokio::pin!(work);
                 while lease.is_valid() && timeout(LOOK, &mut work).await.is_err() {
-                    let now = SystemTime::now();
-                    until = until.max(now + lease.remaining());
+                    until = until.max(SystemTime::now() + lease.remaining());
                 }
             }
             let to = SystemTime::now().min(until);
@@ -451,8 +445,7 @@ async fn tokens_rise_while_servers_restart() {
         number += 1;
         if number % 300 == 0 {
             let server = usize::try_from(dice.roll(5)).unwrap();
-            let data = dice.pick(&[Data::Keep, Data::Lose]);
-            set.servers[server].restart(*data);
+            set.servers[server].restart(*dice.pick(&[Data::Keep, Data::Lose]));
         }
         let store = &stores[usize::try_from(dice.roll(3)).unwrap()];
         let answer = store.claim(&key, &claim(store, number, ttl)).await;
@@ -551,8 +544,7 @@ async fn least_rights(rule: &str, parameters: &str) {
     let (a, b) = (connect().await, connect().await);
     let lease = a.mutex("k").unwrap().lock().await.unwrap();
     lease.renew().await.unwrap();
-    let waiting = waiting(&b, "k");
-    let next = hand_over(lease, waiting).await;
+    let next = hand_over(lease, waiting(&b, "k")).await;
     assert_eq!(a.list("*").await.unwrap().len(), 1);
     a.break_key("k").await.unwrap();
     drop(next);
@@ -582,8 +574,7 @@ async fn servers_that_are_new_are_marked_by_the_client_builder() {
         outcomes.collect::<Vec<_>>()
     };
     assert_eq!(initialise().await, [Marked::New; 3]);
-    let client = leasehold::connect(set.url()).await.unwrap();
-    use_once(&client, "k").await;
+    use_once(&leasehold::connect(set.url()).await.unwrap(), "k").await;
     assert_eq!(initialise().await, [Marked::Already; 3]);
     for url in [
         "memory:",
@@ -672,6 +663,5 @@ async fn a_vote_of_an_earlier_version_is_refused() {
     let store = set.store().await;
     let claimed = store.claim(&key("k"), &claim(&store, 1, TTL)).await;
     let versions = ["format version 1", "format version 2"];
-    let error = fails(claimed, ErrorKind::Refused, &versions);
-    hints(&error, "wait until");
+    hints(&fails(claimed, ErrorKind::Refused, &versions), "wait until");
 }

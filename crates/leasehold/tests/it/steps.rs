@@ -25,8 +25,7 @@ pub(crate) async fn client_with(url: &str, settings: Settings) -> Client {
 
 /// A client of a store that is open.
 pub(crate) async fn client_of(store: Arc<dyn LockStore>) -> Client {
-    let builder = Client::builder().with_store(store);
-    builder.connect().await.unwrap()
+    Client::builder().with_store(store).connect().await.unwrap()
 }
 
 // ---- locks ----
@@ -180,8 +179,7 @@ pub(crate) fn claim(store: &dyn LockStore, number: u128) -> Claim {
 }
 
 pub(crate) async fn claimed(store: &dyn LockStore, key: &Key, number: u128) -> Standing {
-    let answer = store.claim(key, &claim(store, number)).await.unwrap();
-    match answer.reply {
+    match store.claim(key, &claim(store, number)).await.unwrap().reply {
         ClaimReply::Standing(standing) => standing,
         other => panic!("claim {number}: {other:?}"),
     }

@@ -152,8 +152,7 @@ async fn a_session_that_expires_takes_nothing_along() {
 async fn who_is_far_away_renews_what_others_keep_changing() {
     let far = Far::new().await;
     let client = connect(&far.far_in_a_long_session()).await;
-    let permits = client.semaphore("k", 4).unwrap();
-    let held = permits.acquire().await.unwrap();
+    let held = client.semaphore("k", 4).unwrap().acquire().await.unwrap();
     let late = Duration::from_millis(60);
     far.proxy.delay(Direction::ToServer, late);
     let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();
@@ -175,8 +174,7 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     let room = async || far.raw.list_children("/keys/k").await.unwrap().len() > 1;
     soon("room to be wanted", async {
         while !room().await {
-            let another = timeout(Duration::from_millis(250), permits.acquire()).await;
-            drop(another);
+            drop(timeout(Duration::from_millis(250), permits.acquire()).await);
         }
     })
     .await;
@@ -335,8 +333,7 @@ async fn a_user_has_nodes_of_its_own() {
     assert!(try_lock(&again, "k").await.is_none());
     for url in [with("app:other"), url.clone()] {
         let refused = leasehold::connect(&url).await;
-        let why = "does not let this user";
-        let error = fails(refused, ErrorKind::Refused, &[why]);
+        let error = fails(refused, ErrorKind::Refused, &["does not let this user"]);
         assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
     }
 }
@@ -347,8 +344,7 @@ async fn a_queue_that_is_full_takes_no_more() {
     let url = format!("{}?maxbuffer=20000&response_timeout=30s", Fresh::new().0);
     // Others use this server, too. Nobody renews before the test does.
     let patient = Settings::default().with_operation_timeout(LIMIT / 2);
-    let patient = patient.with_ttl(5 * LIMIT).with_waiter_ttl(5 * LIMIT);
-    let client = client_with(&url, patient).await;
+    let client = client_with(&url, patient.with_ttl(5 * LIMIT).with_waiter_ttl(5 * LIMIT)).await;
     let held = client.mutex("k").unwrap().lock().await.unwrap();
     let mut waiters = JoinSet::new();
     let refused = loop {

@@ -77,8 +77,7 @@ async fn unavailable(url: &str, said: &str, hint: &str) {
 }
 
 async fn fails_to_connect(url: &str, kind: ErrorKind, said: &str, hint: &str) {
-    let error = fails(leasehold::connect(url).await, kind, &[said]);
-    hints(&error, hint);
+    hints(&fails(leasehold::connect(url).await, kind, &[said]), hint);
 }
 
 #[tokio::test]
@@ -107,14 +106,12 @@ async fn a_server_that_is_not_trusted_is_not_used() {
     // The system's authorities do not know it either.
     let system = format!("zookeeper+tls://{hosts}/locks?{PATIENT}");
     refused(&system, untrusted, "`ca`").await;
-    let others = format!("{system}&ca={}", ca.display());
-    refused(&others, untrusted, "`ca`").await;
+    refused(&format!("{system}&ca={}", ca.display()), untrusted, "`ca`").await;
     // The same machine by a name that its certificate does not have.
     let another = format!("[::ffff:127.0.0.1]:{}", encrypted.server.secure_port());
     refused(&encrypted.at(&another), untrusted, "host name").await;
     // One of several is enough.
-    let hosts = format!("{another},{hosts}");
-    let client = connect(&encrypted.at(&hosts)).await;
+    let client = connect(&encrypted.at(&format!("{another},{hosts}"))).await;
     drop(try_lock(&client, "k").await.expect("free"));
 }
 
@@ -130,8 +127,7 @@ async fn a_client_is_known_by_its_certificate() {
     }
     let plain = encrypted.server.url_of("/locks");
     refused(&plain, "does not let this user", "user").await;
-    let nameless = encrypted.trusting();
-    refused(&nameless, "refuses the TLS handshake", "`cert`").await;
+    refused(&encrypted.trusting(), "refuses the TLS handshake", "`cert`").await;
 }
 
 /// Who means to own its nodes does not get nodes that all may use.

@@ -33,8 +33,7 @@ fn says(event: &Event, expected: &str) {
 }
 
 fn object(event: &Event) -> Value {
-    let line = serde_json::to_string(&event.fields).unwrap();
-    serde_json::from_str(&line).unwrap()
+    serde_json::from_str(&serde_json::to_string(&event.fields).unwrap()).unwrap()
 }
 
 #[test]
@@ -119,8 +118,7 @@ fn says_who_holds() {
 
 #[test]
 fn what_was_not_announced_ends_in_silence() {
-    let waited = Duration::from_millis(1500);
-    let acquired = |announced| acquired(&[("k", Some(7))], waited, announced);
+    let acquired = |announced| acquired(&[("k", Some(7))], Duration::from_millis(1500), announced);
     assert_eq!(acquired(false).sentence(false), None);
     let quiet = acquired(false);
     assert_eq!(quiet.sentence(true).unwrap(), "acquired k, token 7");

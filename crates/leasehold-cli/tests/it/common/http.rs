@@ -96,8 +96,7 @@ impl<'a> Request<'a> {
         let answer = self.send().await;
         let (found, text) = (answer.status, answer.text().await);
         assert_eq!(found, status, "{asked}: {text}");
-        let value = serde_json::from_str(&text);
-        value.unwrap_or_else(|_| panic!("{asked}: not JSON: {text}"))
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{asked}: not JSON: {text}"))
     }
 }
 

@@ -49,8 +49,7 @@ async fn a_mistake_is_named_with_its_line_and_what_to_write() {
     }
     // Whoever uses a store says so, and does nothing.
     write(&file, "stroe = 'local:'\n");
-    let all = "run k -- echo ran | hold k | ls | show k | top | doctor";
-    for arguments in all.split(" | ") {
+    for arguments in "run k -- echo ran | hold k | ls | show k | top | doctor".split(" | ") {
         let ended = place.run(arguments).await;
         ended.has_printed(Some(64), "");
         ended.has_said("did you mean store?");
@@ -92,8 +91,7 @@ async fn a_wrong_variable_is_no_error_where_the_option_is_typed() {
         ("LEASEHOLD_PASSWORD_FILE", "--password-file", "f"),
     ] {
         let nothing = [(name, "")];
-        let without = place.run_with(&nothing, "config").await;
-        without.has_code(Some(64));
+        place.run_with(&nothing, "config").await.has_code(Some(64));
         let typed = format!("config {option} {value}");
         place.run_with(&nothing, typed).await.has_code(Some(0));
     }

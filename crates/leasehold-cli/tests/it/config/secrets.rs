@@ -92,8 +92,7 @@ async fn credentials_stay_with_their_store() {
     let (values, not_used) = shown_with("--profile b").await;
     assert_eq!(values, [json!("b"), Value::Null, Value::Null]);
     assert_eq!(not_used, unused[1..]);
-    let typed = shown_with("-S redis://c/ --user me").await;
-    assert_eq!(typed.0[0], "me");
+    assert_eq!(shown_with("-S redis://c/ --user me").await.0[0], "me");
     let said = place.run("config --profile b").await.stdout;
     let line = "not used, as it is for another store: tls-ca (";
     assert!(said.contains(line), "{said}");

@@ -43,8 +43,7 @@ fn is_name(text: &str) -> bool {
 impl Job {
     fn parse(line: &str) -> Self {
         let mut rest = line;
-        let ranges = [0..=59, 0..=23, 1..=31, 1..=12, 0..=7];
-        for range in ranges {
+        for range in [0..=59, 0..=23, 1..=31, 1..=12, 0..=7] {
             let (field, others) = rest
                 .split_once([' ', '\t'])
                 .expect("five fields and a command");

@@ -237,8 +237,7 @@ impl<'a> Shop<'a> {
                 }
             }
         };
-        let led = timeout(PATIENCE, asking).await;
-        led.expect("it leads in time")
+        timeout(PATIENCE, asking).await.expect("it leads in time")
     }
 
     /// As if it had been written so long ago.

@@ -114,8 +114,7 @@ async fn a_service_runs_on_one_machine_and_the_next_one_takes_over() {
 
         // `systemctl stop`: the main process alone.
         first.signal(Signal::TERM);
-        let next = started(&second, &name).await;
-        assert!(next > token);
+        assert!(started(&second, &name).await > token);
         let ended = first.finish().await;
         assert!(is_success(&ended), "{ended:?}");
 

@@ -143,8 +143,7 @@ fn who_follows_an_unknown_claim_waits_for_the_answers_of_the_others() {
         assert!(soon > at(1) && soon < at(100), "it may be known at once");
         let (_, ask) = keys.poll_transmit(soon, || None).unwrap();
         keys.handle_answer(soon, TWO, &ask, Ok(said(8, Some(71), Some(7))));
-        let asks_again = due(&keys, TWO) < Some(at(2_000));
-        assert!(asks_again, "from time to time");
+        assert!(due(&keys, TWO) < Some(at(2_000)), "from time to time");
         keys.handle_answer(soon, ONE, &one, Ok(said(arrival, Some(70), None)));
         (keys, soon)
     };
@@ -179,8 +178,7 @@ fn what_a_task_drives_is_not_sent_twice() {
     let ask = keys.update(at(0), ONE, |claim| claim.poll_transmit(at(0), || None));
     let ask = ask.flatten().unwrap();
     keys.handle_answer(at(1), ONE, &ask, Ok(said(7, Some(70), None)));
-    let renewal = due(&keys, ONE);
-    assert_eq!(keys.poll_timeout(), renewal, "others send it");
+    assert_eq!(keys.poll_timeout(), due(&keys, ONE), "others send it");
     keys.set_driven(at(2), ONE, false);
     keys.update(at(2), ONE, |claim| claim.leave(at(2)));
     assert_eq!(keys.poll_timeout(), Some(at(2)));

@@ -259,8 +259,7 @@ fn a_release_says_whether_the_lease_was_held_up_to_then() {
         life.release(at(10));
         let mut now = at(10);
         for reply in replies {
-            let answer = reply.map(heard).ok_or(Failure::Unanswered);
-            answered_at(&mut life, now, answer);
+            answered_at(&mut life, now, reply.map(heard).ok_or(Failure::Unanswered));
             now = life.poll_timeout().unwrap_or(now);
         }
         assert_eq!(life.released(), Some(expected), "{replies:?}");

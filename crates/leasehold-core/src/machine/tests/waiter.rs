@@ -82,8 +82,7 @@ fn the_next_in_line_looks_first_and_the_others_one_after_another() {
     assert_eq!(look(2, 500), Some(at(560)));
     assert_eq!(look(5, 500), Some(at(710)));
     assert_eq!(look(1, 0), Some(at(20)), "never at once again");
-    let third = Some(at(3_000));
-    assert_eq!(look(1, 60_000), third, "it keeps its place");
+    assert_eq!(look(1, 60_000), Some(at(3_000)), "it keeps its place");
     let last = Some(at(1_010));
     assert_eq!(look(1_000, 0), last, "all ahead may be of one dead client");
     assert_eq!(look(u64::MAX, 0), last, "no overflow");
@@ -263,8 +262,7 @@ fn gives_up_on_time_whatever_is_under_way() {
     assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
     renewed(&mut waiter, 701, 690, 3, standing(0, 0));
-    let withdrawn = waiter.outcome();
-    assert_eq!(withdrawn, Some(Err(End::TimedOut)));
+    assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
 }
 
 /// That its time is over says that others have the key only while the store answers.

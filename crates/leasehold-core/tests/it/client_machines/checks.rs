@@ -50,8 +50,7 @@ impl World {
             self.clients[client].stalled_until = 0;
         }
         for client in 1..self.clients.len() {
-            let gracious = self.dice.chance(500);
-            if gracious && self.clients[client].attempt.is_some() {
+            if self.dice.chance(500) && self.clients[client].attempt.is_some() {
                 self.leave(client);
             }
             self.clients[client].dead = true;

@@ -86,8 +86,7 @@ fn watchers_know(wants: fn(usize) -> Claim, script: &[crate::kinds::cast::Move])
 /// Whether the first in the record has lapsed: it is not dropped before the key
 /// needs it, and until then counts as first.
 fn first_is_dead(cast: &Cast) -> bool {
-    let record = serde_json::to_value(&cast.queue).unwrap();
-    let deadline = record["granted"][0][1]["deadline"].as_u64();
+    let deadline = serde_json::to_value(&cast.queue).unwrap()["granted"][0][1]["deadline"].as_u64();
     deadline.is_some_and(|deadline| StoreTime(deadline) <= cast.look().at)
 }
 
@@ -114,8 +113,7 @@ proptest! {
             let holders = cast.look().holders;
             prop_assert!(holders.len() <= 1);
             for leader in holders {
-                let pid = leader.claim.owner.pid;
-                let now = (leader.claim.arrival, leader.token, pid);
+                let now = (leader.claim.arrival, leader.token, leader.claim.owner.pid);
                 if let Some(before) = last.filter(|before| *before != now) {
                     prop_assert!(leader.token > before.1, "{:?} after {:?}", now, before);
                 }

@@ -82,11 +82,9 @@ proptest! {
             prop_assert!(!cast.look().waiters.is_empty(), "one left too early");
             let name = if adopted == Some(who) { id(100 + who) } else { id(who) };
             prop_assert_eq!(cast.apply(&release(name)).reply, Reply::Released { held: true });
-            let holders = cast.look().holders;
-            prop_assert_eq!(holders.len(), (last - left).max(1));
+            prop_assert_eq!(cast.look().holders.len(), (last - left).max(1));
         }
-        let seen = cast.look();
-        prop_assert_eq!(seen.holders[0].claim.owner.pid as usize, last);
+        prop_assert_eq!(cast.look().holders[0].claim.owner.pid as usize, last);
         cast.apply(&Command::Bury { inboxes: vec![inbox(last)] });
         prop_assert!(cast.queue.is_empty());
     }

@@ -80,8 +80,7 @@ proptest! {
             }
             // Any that was sent within the memory of the tombstones.
             sent.push((once.clock, command));
-            let minute = leasehold_core::TOMBSTONE_LIFE;
-            sent.retain(|(at, _)| *at + minute > once.clock);
+            sent.retain(|(at, _)| *at + leasehold_core::TOMBSTONE_LIFE > once.clock);
             let (_, old) = late.get(&sent);
             if means_the_same_later(old) {
                 let events = often.apply(old).events;

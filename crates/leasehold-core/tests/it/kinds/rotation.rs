@@ -68,8 +68,7 @@ proptest! {
         let mut cast = line(0);
         let mut name = id(0);
         for (n, done) in (100..).zip(0..turns) {
-            let reply = cast.apply(&rotate(name, id(n), done, None)).reply;
-            prop_assert!(reply.is_grant());
+            prop_assert!(cast.apply(&rotate(name, id(n), done, None)).reply.is_grant());
             name = id(n);
         }
         let queue = cast.queue.clone();

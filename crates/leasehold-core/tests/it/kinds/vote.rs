@@ -230,8 +230,7 @@ fn breaking_fences_the_holder_and_tells_it() {
     let (holders, token) = (1, Token::from(80));
     assert_eq!(outcome.reply, Reply::Broken { holders, token });
     let (arrival, inbox, id) = (Arrival(50), inbox(1), id(1));
-    let revoked = Event::Revoked { inbox, arrival, id };
-    assert_eq!(outcome.events, [revoked]);
+    assert_eq!(outcome.events, [Event::Revoked { inbox, arrival, id }]);
     assert_eq!(server.renewed(1, 2), Reply::Gone);
     assert_ne!(server.granted(1, 50, 2), Some((50, at(12))));
     assert_eq!(server.outbid(2, 80, 2), Some(80));

@@ -160,8 +160,7 @@ fn arrivals_increase_and_order_is_kept(world: &mut World, taken: &Taken<'_>) {
     let known = |snapshot: &Snapshot| -> BTreeSet<_> {
         claims(snapshot).map(|claim| claim.arrival).collect()
     };
-    let old = known(&taken.seen_before);
-    for arrival in known(&taken.seen_after).difference(&old) {
+    for arrival in known(&taken.seen_after).difference(&known(&taken.seen_before)) {
         let highest = world.highest_arrival;
         assert!(*arrival > highest, "{arrival:?} came after {highest:?}");
         world.highest_arrival = *arrival;
@@ -415,8 +414,7 @@ fn granted_by_this_step(taken: &Taken<'_>) -> bool {
 
 /// Design 2: a record is written down and read by any store of the family.
 fn a_record_can_be_written_and_read(queue: &Queue) {
-    let text = serde_json::to_string(queue).unwrap();
-    let read: Queue = serde_json::from_str(&text).unwrap();
+    let read: Queue = serde_json::from_str(&serde_json::to_string(queue).unwrap()).unwrap();
     assert_eq!(*queue, read);
 }
 

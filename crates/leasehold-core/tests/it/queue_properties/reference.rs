@@ -578,8 +578,7 @@ impl Reference {
         if release.hand_off || found != Some(true) {
             self.promote();
         }
-        let reply = found.map_or(Reply::Absent, |held| Reply::Released { held });
-        Expected::Exactly(reply)
+        Expected::Exactly(found.map_or(Reply::Absent, |held| Reply::Released { held }))
     }
 
     fn break_holds(&mut self, only: Option<Token>) -> Expected {

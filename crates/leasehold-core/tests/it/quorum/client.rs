@@ -172,8 +172,7 @@ impl Client {
             State::Idle { until } if now < until || self.retired => (State::Idle { until }, false),
             State::Idle { .. } => {
                 let wall = self.counts_from(turn.wall);
-                let counts = self.climate.broken == Broken::CountersOnly;
-                if counts || turn.dice.chance(300) {
+                if self.climate.broken == Broken::CountersOnly || turn.dice.chance(300) {
                     // Another process takes its place.
                     self.seen = Token::NONE;
                 }

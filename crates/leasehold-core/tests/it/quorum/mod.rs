@@ -62,8 +62,7 @@ fn worlds(broken: Broken, wanted: impl Fn(Fault) -> bool) -> (Counts, Option<Str
         let climate = strategy.new_tree(&mut runner).unwrap().current();
         let (had, faults) = live(&climate);
         all.add_all(&had);
-        let found = faults.into_iter().find(|(fault, _)| wanted(*fault));
-        if let Some((fault, what)) = found {
+        if let Some((fault, what)) = faults.into_iter().find(|(fault, _)| wanted(*fault)) {
             return (all, Some(format!("{fault:?} in world {number}: {what}")));
         }
     }

@@ -43,8 +43,7 @@ fn a_url_says_everything() {
     assert!(hidden, "{shown}");
     let mut again = RedlockOptions::from_url(&shown).unwrap();
     for (server, other) in again.servers.iter_mut().zip(&options.servers) {
-        let password = &other.access.password;
-        server.access.password.clone_from(password);
+        server.access.password.clone_from(&other.access.password);
     }
     assert_eq!(again, options);
 }
@@ -116,8 +115,7 @@ fn a_classic_set_has_no_quarantine() {
 
 #[test]
 fn all_servers_keep_an_audit_log_or_none_does() {
-    let url = "redlock://a:1,b:2,c:3/0?audit=24h";
-    let mut options = RedlockOptions::from_url(url).unwrap();
+    let mut options = RedlockOptions::from_url("redlock://a:1,b:2,c:3/0?audit=24h").unwrap();
     let day = leasehold_store::AuditLimit::Age(Duration::from_secs(86_400));
     assert!(options.servers.iter().all(|it| it.audit == Some(day)));
     let shown = options.redacted_url();

@@ -210,6 +210,5 @@ async fn a_look_at_what_is_damaged_is_not_tried_again() {
     bell.ring(&Key::new("k").unwrap());
     drop((store, listening));
     // Who tries again keeps the journal.
-    let ended = timeout(PATIENCE, rung.recv()).await;
-    assert_eq!(ended.unwrap(), None);
+    assert_eq!(timeout(PATIENCE, rung.recv()).await.unwrap(), None);
 }

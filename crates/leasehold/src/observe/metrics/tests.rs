@@ -130,8 +130,7 @@ proptest! {
             }
             prop_assert_eq!((held, asking), (0.0, 0.0));
             let text = handle.render();
-            let gauges = text.lines().filter(|line| line.contains("_active{"));
-            for gauge in gauges {
+            for gauge in text.lines().filter(|line| line.contains("_active{")) {
                 prop_assert!(gauge.ends_with(" 0"), "{}", gauge);
             }
             Ok(())

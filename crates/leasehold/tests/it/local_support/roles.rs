@@ -72,8 +72,7 @@ async fn guard(url: &str) {
     let lease = client.mutex("k").unwrap().lock().await.unwrap();
     let mut child = Command::new("cat").stdout(Stdio::null()).spawn().unwrap();
     eprintln!("held {}", lease.token());
-    let ended = spawn_blocking(move || child.wait());
-    ended.await.unwrap().unwrap();
+    spawn_blocking(move || child.wait()).await.unwrap().unwrap();
 }
 
 /// Reads, adds and writes twenty times; a log line says which value it wrote.

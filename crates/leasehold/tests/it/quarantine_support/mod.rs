@@ -76,8 +76,7 @@ impl Witness {
     pub(crate) fn assert_tokens_rise(&self) {
         let mut tokens = self.tokens.lock().unwrap();
         tokens.sort_unstable();
-        let rises = tokens.is_sorted_by(|(_, a), (_, b)| a < b);
-        assert!(rises, "{tokens:?}");
+        assert!(tokens.is_sorted_by(|(_, a), (_, b)| a < b), "{tokens:?}");
     }
 }
 
@@ -94,8 +93,7 @@ impl Contention {
         let mut tasks = JoinSet::new();
         for client in 0..clients {
             let store = connect(url).await.unwrap();
-            let dice = Dice(seed * 100 + client);
-            tasks.spawn(contend(store, dice, witness.clone()));
+            tasks.spawn(contend(store, Dice(seed * 100 + client), witness.clone()));
         }
         Self { witness, tasks }
     }
@@ -169,8 +167,7 @@ async fn hold(
         let renewed = store.renew(key, &Renew::new(id.clone(), ttl)).await;
         match renewed {
             Ok(answer) if answer.holds() => {
-                let valid = sent + ttl - drift_allowance(ttl);
-                witness.believes(number, sent, valid);
+                witness.believes(number, sent, sent + ttl - drift_allowance(ttl));
             }
             // It is lost, and the client knows.
             Ok(_) => return witness.stops(number),

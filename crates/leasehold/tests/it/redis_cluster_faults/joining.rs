@@ -44,8 +44,7 @@ async fn the_wrong_scheme_says_which_is_right() {
     let mut names = (0..100).map(|n| format!("k{n}"));
     let elsewhere = names.find(|name| !is_here(name)).unwrap();
     let locked = client.mutex(elsewhere).unwrap().lock().await;
-    let refused = fails(locked, ErrorKind::Refused, &[]);
-    hints(&refused, "redis-cluster://");
+    hints(&fails(locked, ErrorKind::Refused, &[]), "redis-cluster://");
 
     let alone = RedisServer::start();
     let url = alone.url().replace("redis://", "redis-cluster://");
@@ -71,8 +70,6 @@ async fn one_node_that_answers_is_enough() {
     assert!(begun.elapsed() < ms(4_000), "{:?}", begun.elapsed());
     assert_eq!(store.list("*").await.unwrap().len(), 6);
 
-    let nowhere = RedisClusterOptions::new([seed(&dead)]);
-    let refused = RedisStore::connect_cluster(nowhere).await;
-    let port = dead.port().to_string();
-    fails(refused, ErrorKind::Unavailable, &[&port]);
+    let refused = RedisStore::connect_cluster(RedisClusterOptions::new([seed(&dead)])).await;
+    fails(refused, ErrorKind::Unavailable, &[&dead.port().to_string()]);
 }

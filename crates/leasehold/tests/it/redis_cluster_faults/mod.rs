@@ -34,8 +34,7 @@ fn options(cluster: &Cluster) -> RedisClusterOptions {
 }
 
 async fn store(cluster: &Cluster) -> RedisStore {
-    let store = RedisStore::connect_cluster(options(cluster)).await;
-    store.unwrap()
+    RedisStore::connect_cluster(options(cluster)).await.unwrap()
 }
 
 async fn client(cluster: &Cluster, ttl: Duration) -> Client {

@@ -122,8 +122,7 @@ async fn several_keys_are_one_lock_wherever_they_are() {
 
     let apart = [names[0], names[1], "elsewhere", "and here"];
     let apart = client.multi(apart).unwrap();
-    let slot = slot_of(&cluster, names[0]);
-    let moving = begin_move(&cluster, slot).await;
+    let moving = begin_move(&cluster, slot_of(&cluster, names[0])).await;
     migrate(&moving, names[0]);
     let torn = names.map(|name| (key(name), trying(&store, 2)));
     assert_eq!(store.claim_all(&torn).await.unwrap(), None);

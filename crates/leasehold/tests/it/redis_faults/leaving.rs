@@ -83,8 +83,7 @@ async fn a_program_that_shuts_its_client_down_leaves_nothing() {
             let mut candidate = Box::pin(mutex.lock());
             assert!(futures_util::poll!(candidate.as_mut()).is_pending());
             drop((candidate, leadership, lease));
-            let done = ours.shutdown(LIMIT).await;
-            assert_eq!(done.unconfirmed, 0);
+            assert_eq!(ours.shutdown(LIMIT).await.unconfirmed, 0);
         });
     };
     tokio::task::spawn_blocking(program).await.unwrap();

@@ -83,8 +83,7 @@ async fn a_client_comes_back_from_a_connection_that_fell_silent() {
 
 #[tokio::test]
 async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
-    let settings = ttl(ms(1_500)).with_operation_timeout(ms(500));
-    comes_back_from_silence(settings).await;
+    comes_back_from_silence(ttl(ms(1_500)).with_operation_timeout(ms(500))).await;
 }
 
 /// A lease that was over when its answer came is not handed out as if it held.

@@ -87,8 +87,7 @@ pub(crate) async fn queue_up(
     numbers: impl IntoIterator<Item = u128>,
 ) {
     for number in numbers {
-        let claimed = store.claim(key, &claim(store, number)).await;
-        let reply = claimed.unwrap().reply;
+        let reply = store.claim(key, &claim(store, number)).await.unwrap().reply;
         let stands = matches!(reply, ClaimReply::Standing(_));
         assert!(stands, "claim {number}: {reply:?}");
     }
@@ -132,8 +131,7 @@ pub(crate) async fn rate(open: &impl AsyncFn() -> Client, clients: usize, name: 
         tasks.spawn(async move {
             let mut count = 0_u32;
             while Instant::now() < end {
-                let left = end.duration_since(Instant::now());
-                let Ok(lease) = lock.lock_within(left).await else {
+                let Ok(lease) = lock.lock_within(end.duration_since(Instant::now())).await else {
                     break;
                 };
                 sleep(Duration::from_millis(5)).await;

@@ -26,8 +26,7 @@ impl Set {
     }
 
     pub(crate) fn unmarked(servers: usize, parameters: &str) -> Self {
-        let programs = Program::ALL.into_iter().cycle();
-        Self::of(programs.take(servers), parameters)
+        Self::of(Program::ALL.into_iter().cycle().take(servers), parameters)
     }
 
     pub(crate) fn of(programs: impl IntoIterator<Item = Program>, parameters: &str) -> Self {

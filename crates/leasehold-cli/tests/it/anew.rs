@@ -10,14 +10,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{
     Pid, Resource, Rlimit, WaitId, WaitIdOptions, kill_process, prlimit, waitid,
 };
-use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::common::{Store, eventually, in_shell, leasehold, table};
+use crate::common::*;
 use crate::descendants::{Watched, only_child_of};
 
 /// What a user may try with them, and what `ps` shows of them.

@@ -7,11 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Pid, kill_process};
 
 use crate::common::pty::Terminal;
-use crate::common::{Store, in_environment_of, in_shell, leasehold};
+use crate::common::*;
 
 /// How a caller starts the job and what it does behind that. Where it goes on, it writes so. (Each
 /// file is read by `sh`: one that was just written cannot always be run.)

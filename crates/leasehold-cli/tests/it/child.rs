@@ -3,12 +3,8 @@
 use std::os::fd::OwnedFd;
 
 use crate::children::Gate;
-use crate::common::{Store, at, ends, events, in_shell, includes, names, printing};
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::RedisServer;
+use crate::common::*;
 use rustix::fs::{Mode, OFlags};
-use serde_json::json;
 
 /// Says its process id, then waits.
 const WAITER: &str = "echo up $$; exec sleep 60";

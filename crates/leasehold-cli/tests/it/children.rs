@@ -1,12 +1,10 @@
 //! What the command leaves running: without the lock, or with `--with-children` under it.
 
-use serde_json::json;
 use std::path::PathBuf;
 
-use leasehold_testkit::process::{Process, Signal};
 use rustix::process::{Pid, kill_process};
 
-use crate::common::{Store, events, includes, names, on_each_store};
+use crate::common::*;
 use crate::terminal::{leave, shell, suspend};
 
 on_each_store! {

@@ -2,10 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Arguments, at, events};
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Process, Signal};
-use leasehold_testkit::server::RedisServer;
+use crate::common::*;
 
 fn on(server: &RedisServer, arguments: impl Arguments) -> Command {
     let mut command = at(&format!("{}?layout=classic", server.url()), arguments);

@@ -11,9 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Arguments, leasehold};
-use leasehold_testkit::process::{Finished, Process};
-use serde_json::{Value, json};
+use crate::common::*;
 use tempfile::TempDir;
 
 /// A machine of its own: a home, and the system's file.

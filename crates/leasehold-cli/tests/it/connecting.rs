@@ -1,8 +1,7 @@
 //! Why a server cannot be used is said in the error's own sentence, without `-v`.
 
-use crate::common::{Store, at, eventually, run_at, table};
-use leasehold_testkit::process::{Finished, Process};
-use leasehold_testkit::server::{ClientCertificate, RedisServer};
+use crate::common::*;
+use leasehold_testkit::server::ClientCertificate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -1,10 +1,9 @@
 //! Deadlocks of nested runs: shown, told and ended.
 
 use futures_util::future::join_all;
-use leasehold_testkit::process::{Finished, Process, Signal};
 
 use crate::children::Gate;
-use crate::common::{Arguments, Store, ends, on_each_store};
+use crate::common::*;
 
 on_each_store! {
     of_two_nested_runs_the_younger_gives_up,
@@ -43,7 +42,7 @@ impl Nested {
 }
 
 async fn waits(store: &Store, key: &str) {
-    let waits = |seen: &serde_json::Value| !seen["waiters"].as_array().unwrap().is_empty();
+    let waits = |seen: &Value| !seen["waiters"].as_array().unwrap().is_empty();
     store.until(key, waits).await;
 }
 
@@ -96,7 +95,7 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     }
 
     let shown = store.show("doc").await;
-    assert_eq!(shown["holders"][0]["waits_for"], serde_json::json!(["job"]));
+    assert_eq!(shown["holders"][0]["waits_for"], json!(["job"]));
     store.run("show doc").await.has_shown("WAITS FOR");
 
     a.process.says("leasehold: hint: end one of them").await;

@@ -5,12 +5,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
 
-use crate::common::{Arguments, Store, ends, events, in_environment_of, printing};
+use crate::common::*;
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;

@@ -2,14 +2,11 @@
 
 use std::net::TcpListener;
 
-use crate::common::{leasehold, run_at};
+use crate::common::*;
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
-use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
-use leasehold_testkit::process::{Finished, PATIENCE, Process};
-use leasehold_testkit::server::{Program, RedisServer};
+use leasehold_testkit::server::Program;
 use leasehold_testkit::zookeeper::ZooKeeper;
-use serde_json::Value;
 use tokio::time::Instant;
 
 /// Asks again where all that is wrong may be that this machine is busy.

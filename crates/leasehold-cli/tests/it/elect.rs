@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, ends, json_lines, on_each_store, printing, saying};
-use leasehold_testkit::process::{Process, Signal};
-use serde_json::{Value, json};
+use crate::common::*;
 
 on_each_store!(
     a_leader_that_stands_still_is_followed_and_stops_its_command,

@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, ends_printing, ends_saying, events, includes, on_each_store};
-use leasehold_testkit::process::Signal;
-use serde_json::{Value, json};
+use crate::common::*;
 
 on_each_store!(
     started_everywhere_at_once_it_runs_once,

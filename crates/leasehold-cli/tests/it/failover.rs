@@ -1,10 +1,8 @@
 //! Fail-overs with Sentinels where the servers refuse writes without a replica, as the page of the
 //! store recommends: nobody ends, and nobody has to be started again.
 
-use crate::common::{Arguments, spawn_at};
+use crate::common::*;
 use leasehold_testkit::deployment::Sentinels;
-use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::RedisServer;
 
 const LEADS: &str = "-- sh -c 'echo up; exec sleep 600'";
 

@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Store, ends, events, includes, on_each_store, printing};
-use leasehold_testkit::process::Signal;
-use serde_json::{Value, json};
+use crate::common::*;
 
 on_each_store!(
     readers_hold_together_and_a_writer_alone,

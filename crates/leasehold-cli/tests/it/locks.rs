@@ -1,16 +1,10 @@
 //! Rivals for one lock, on every store that processes can share.
 
-use leasehold_testkit::expect::says;
 use std::time::Duration;
 
-use crate::common::{
-    Store, ends, ends_printing, ends_saying, events, eventually, includes, json_lines, names,
-    on_each_store, pairs,
-};
+use crate::common::*;
 use leasehold::core::Token;
 use leasehold::fence::Gate;
-use leasehold_testkit::process::Signal;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 on_each_store!(

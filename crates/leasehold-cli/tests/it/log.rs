@@ -2,15 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Proxy};
-use leasehold_testkit::server::RedisServer;
-use serde_json::Value;
 
-use crate::common::{
-    Arguments, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines, names,
-    printing, run_at, saying, spawn_at,
-};
+use crate::common::*;
 
 /// The entries, as JSON.
 async fn entries(url: &str, arguments: impl Arguments) -> Vec<Value> {

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{ends, printing, run_at};
+use crate::common::*;
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
-use leasehold_testkit::process::Signal;
-use leasehold_testkit::server::RedisServer;
 
 /// All keys of these servers, with their values as the server writes them down; but for the last
 /// token of all keys, which the trial of `doctor` raises as every lock does.

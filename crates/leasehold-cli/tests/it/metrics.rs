@@ -1,14 +1,11 @@
 //! `--metrics-file`, and the alert rules and the dashboard for it and for the library's metrics.
 
-use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_testkit::process::Signal;
-
-use crate::common::{Store, ends_printing, leasehold, saying, within};
+use crate::common::*;
 
 /// By the names of the metrics.
 type Values = BTreeMap<String, f64>;
@@ -220,7 +217,7 @@ fn rules_use_what_is_recorded_and_say_why() {
 #[test]
 fn the_dashboard_shows_all_that_is_recorded() {
     let dashboard = include_str!("../../../../contrib/grafana/leasehold.json");
-    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels
         .iter()

@@ -4,9 +4,8 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Store, at, leasehold, run_at, tls_options};
-use leasehold_testkit::process::{Finished, Process};
-use leasehold_testkit::server::{ClientCertificate, RedisServer};
+use crate::common::*;
+use leasehold_testkit::server::ClientCertificate;
 
 /// Shows its environment and its arguments, and what an inner leasehold, and one within that, say.
 const SCRIPT: &str = "env; tr '\\0' ' ' < /proc/$$/cmdline; echo; \

@@ -1,12 +1,9 @@
 //! A run within another that asks for a key which the outer one holds: told at once, not waited for.
 
 use leasehold_testkit::deployment::Independent;
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Process, Signal};
-use serde_json::json;
 
 use crate::children::Gate;
-use crate::common::{Arguments, Store, events, includes, on_each_store, run_at, saying};
+use crate::common::*;
 
 on_each_store! {
     a_key_of_the_outer_run_is_not_waited_for,

@@ -21,13 +21,11 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use leasehold_testkit::postgres::Postgres;
-use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::RedisServer;
 use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::common::{files_below, in_environment_of, leasehold, table};
+use crate::common::*;
 
 /// The blocks that are not run, by page, with their reasons. A new one is a change here.
 const NOT_RUN: &str = "

@@ -2,14 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{
-    acquired, ends, ends_printing, holder_at, printing, saying, spawn_at as spawn,
-};
+use crate::common::{spawn_at as spawn, *};
 use leasehold_testkit::deployment::Independent;
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Signal};
 use leasehold_testkit::proxy::{Direction, Proxy};
-use leasehold_testkit::server::RedisServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -52,7 +47,7 @@ async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     let waiter = saying(&url, arguments, "\"event\":\"waiting\"").await;
     server.stop();
     let said = waiter.says("\"store_unavailable\"").await;
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["key"], "k");
     assert!(!said["reason"].as_str().unwrap().is_empty(), "{said}");
     server.cont();

@@ -4,11 +4,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use leasehold_testkit::process::{Finished, Process, Signal};
 use rustix::process::{Pid, geteuid, kill_process};
 
 use crate::children::{GONE, Gate, ORPHANS};
-use crate::common::{Arguments, Store, in_environment_of};
+use crate::common::*;
 use crate::descendants::only_child_of;
 
 /// In a namespace, of which it is the first process. Whoever is not root makes one of users, too.

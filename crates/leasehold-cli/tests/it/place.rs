@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Arguments, leasehold};
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Process};
+use crate::common::*;
 use tempfile::TempDir;
 
 /// The command of a user whose home is there.

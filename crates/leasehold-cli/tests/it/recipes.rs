@@ -14,9 +14,7 @@ mod unit;
 
 use std::process::Command;
 
-use leasehold_testkit::process::{Process, Signal};
-
-use crate::common::{Arguments, at};
+use crate::common::*;
 use crate::pages::{Block, Page, Place, Servers, pages};
 
 /// Languages whose blocks are all run, and by which module of these.

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::children::pid;
-use crate::common::{Store, ends_saying, in_shell, on_each_store, with_own_mounts};
-use leasehold_testkit::process::{Process, Signal};
+use crate::common::*;
 use rustix::process::kill_process;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 on_each_store!(

@@ -5,13 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use crate::children::Gate;
-use crate::common::{
-    Store, ends, ends_printing, ends_saying, in_environment_of, in_shell, json_lines,
-    on_each_store, with_own_mounts,
-};
-use leasehold_testkit::process::{Process, Signal};
+use crate::common::*;
 use rustix::fs::{FlockOperation, flock};
-use serde_json::{Value, json};
 
 on_each_store!(
     a_hold_ends_with_the_script_that_was_killed,

@@ -3,17 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::RedisServer;
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::common::http::Request;
-use crate::common::{
-    Arguments, Store, deadlocked, ends_saying, holder_at, in_shell, includes, leasehold,
-};
+use crate::common::*;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

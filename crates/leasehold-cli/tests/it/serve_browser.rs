@@ -1,11 +1,9 @@
 //! The page of `leasehold serve`, in a browser.
 
 use leasehold::ClaimContext;
-use leasehold_testkit::process::{Process, Signal};
-use serde_json::json;
 
 use crate::common::browser::Browser;
-use crate::common::{Store, saying};
+use crate::common::*;
 use crate::serve::{Serving, TOKEN, serve, token_file};
 
 /// A name of somebody who means harm: a tag, quotes, an emoji and a right-to-left mark.

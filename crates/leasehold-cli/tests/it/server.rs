@@ -3,15 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{
-    Store, acquired, at, ends, ends_printing, ends_saying, eventually, holder_at, json_lines,
-    printing, run_at as run, saying, spawn_at as spawn, tls_options,
-};
+use crate::common::{run_at as run, spawn_at as spawn, *};
 use leasehold_testkit::deployment::Independent;
-use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{Postgres, sql_at};
-use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
+use leasehold_testkit::server::{ClientCertificate, Data};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -278,7 +273,7 @@ async fn an_acknowledged_lock_says_who_has_it() {
     server.wait_for_replicas(1);
     let url = format!("{}?acknowledge=1", server.url());
     let ended = ends(&url, "run --json k -- true", 0).await;
-    let wanted = serde_json::json!({"replicas": 1, "wanted": 1});
+    let wanted = json!({"replicas": 1, "wanted": 1});
     assert_eq!(acquired(&ended)["acknowledged"], wanted);
     for wait in ["-n", "-w 3s"] {
         replica.stop();

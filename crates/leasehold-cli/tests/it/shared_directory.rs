@@ -7,12 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::{Finished, Process, Signal};
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{Arguments, eventually, leasehold};
+use crate::common::*;
 
 /// The group that shares, and two of its members.
 const GROUP: u32 = 4_300;

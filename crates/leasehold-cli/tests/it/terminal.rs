@@ -1,13 +1,10 @@
 //! The command at a terminal: whose turn it is, and what Ctrl-C and Ctrl-Z do.
 
-use leasehold_testkit::expect::says;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use leasehold_testkit::process::Signal;
-
 use crate::common::pty::Terminal;
-use crate::common::{Arguments, Store, in_environment_of};
+use crate::common::*;
 
 fn at_terminal(store: &Store, arguments: impl Arguments) -> Terminal {
     Terminal::spawn(store.command(arguments))

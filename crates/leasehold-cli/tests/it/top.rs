@@ -1,10 +1,7 @@
 //! `leasehold top` at a terminal: what its screen shows, and that the terminal is as before.
 
-use leasehold_testkit::process::Signal;
-use leasehold_testkit::server::RedisServer;
-
 use crate::common::pty::Terminal;
-use crate::common::{Store, at, deadlocked, ends, ends_saying, holder_at, leasehold};
+use crate::common::*;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 

@@ -9,13 +9,12 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Arguments, Store, in_environment_of, pairs};
+use crate::common::*;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use leasehold::{Client, Lease, LockOptions};
 use leasehold_testkit::deployment::Cluster;
-use leasehold_testkit::process::{Finished, PATIENCE, Process, Signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};

@@ -1,10 +1,8 @@
 //! What is refused before any store is asked, and what is printed on demand.
 
-use leasehold_testkit::expect::says;
 use std::process::Command;
 
-use crate::common::{Arguments, Store, ends, ends_printing, ends_saying, leasehold, table};
-use leasehold_testkit::process::{Finished, Process};
+use crate::common::*;
 
 async fn run(arguments: impl Arguments) -> Finished {
     Store::memory().run(arguments).await

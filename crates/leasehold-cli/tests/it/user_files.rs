@@ -5,13 +5,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use leasehold_testkit::process::{Process, Signal};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
-use serde_json::json;
 
-use crate::common::{Store, ends, ends_saying, files_below, leasehold, table};
+use crate::common::*;
 
 const RUN: &str = "run --metrics-file X k -- echo ran";
 const SAVE: &str = "hold --save X k";

@@ -1,11 +1,7 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
-use leasehold_testkit::process::Signal;
-use leasehold_testkit::server::RedisServer;
-use serde_json::json;
-
 use crate::common::pty::Terminal;
-use crate::common::{Store, ends, includes, json_lines, on_each_store, printing};
+use crate::common::*;
 
 on_each_store!(
     changes_are_tables_of_their_own,

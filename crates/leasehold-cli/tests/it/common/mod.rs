@@ -1,4 +1,5 @@
-//! The command as a whole process, on a store of the test's own.
+//! The command as a whole process, on a store of the test's own: what the tests import as a whole, with
+//! what they all need beside it.
 
 pub(crate) mod browser;
 pub(crate) mod http;
@@ -9,10 +10,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub(crate) use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::Postgres;
-use leasehold_testkit::process::{Finished, PATIENCE, Process};
-use leasehold_testkit::server::RedisServer;
+pub(crate) use leasehold_testkit::process::{Finished, PATIENCE, Process, Signal};
+pub(crate) use leasehold_testkit::server::RedisServer;
 use leasehold_testkit::zookeeper::ZooKeeper;
+pub(crate) use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
@@ -165,14 +168,14 @@ impl Store {
     }
 
     /// `show KEY --json`.
-    pub(crate) async fn show(&self, key: &str) -> serde_json::Value {
+    pub(crate) async fn show(&self, key: &str) -> Value {
         let shown = self.run(&["show", key, "--json"]).await;
         shown.has_code(Some(0));
         shown.json()
     }
 
     /// Asks until `true_of` what `show` says of the key; for what no process reports.
-    pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&serde_json::Value) -> bool) {
+    pub(crate) async fn until(&self, key: &str, true_of: impl Fn(&Value) -> bool) {
         let is_so = async || true_of(&self.show(key).await);
         // Longer than any period of these tests, and no longer than the TTL of a hold.
         let comes = within(Duration::from_secs(30), is_so).await;
@@ -189,7 +192,7 @@ impl Store {
 
     /// Until nobody holds it.
     pub(crate) async fn until_free(&self, key: &str) {
-        let is_free = |shown: &serde_json::Value| shown["holders"] == serde_json::json!([]);
+        let is_free = |shown: &Value| shown["holders"] == json!([]);
         self.until(key, is_free).await;
     }
 
@@ -451,14 +454,14 @@ pub(crate) fn pairs(path: &Path) -> Vec<(u64, u64)> {
 }
 
 /// The lines of JSON that a process wrote.
-pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
     text.lines().map(line).collect()
 }
 
 /// Expects an object to have these fields, whatever else it has.
 #[track_caller]
-pub(crate) fn includes(object: &serde_json::Value, fields: serde_json::Value) {
+pub(crate) fn includes(object: &Value, fields: Value) {
     let fields: serde_json::Map<_, _> = serde_json::from_value(fields).expect("an object");
     for (name, expected) in fields {
         assert_eq!(object[&name], expected, "{name} of {object}");
@@ -466,9 +469,9 @@ pub(crate) fn includes(object: &serde_json::Value, fields: serde_json::Value) {
 }
 
 /// Its events, without what is in each of them: when it was, and where.
-pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
+pub(crate) fn events(stderr: &str) -> Vec<Value> {
     let mut runs = std::collections::BTreeSet::new();
-    let event = |mut event: serde_json::Value| {
+    let event = |mut event: Value| {
         let line = event.to_string();
         let fields = event.as_object_mut().expect("an object");
         for field in ["time", "host", "pid"] {
@@ -483,14 +486,14 @@ pub(crate) fn events(stderr: &str) -> Vec<serde_json::Value> {
 }
 
 /// The event that tells that a run got its lock.
-pub(crate) fn acquired(ended: &Finished) -> serde_json::Value {
+pub(crate) fn acquired(ended: &Finished) -> Value {
     let mut events = events(&ended.stderr).into_iter();
     let acquired = events.find(|event| event["event"] == "acquired");
     acquired.expect("it was acquired")
 }
 
 /// The names of events.
-pub(crate) fn names(events: &[serde_json::Value]) -> Vec<&str> {
+pub(crate) fn names(events: &[Value]) -> Vec<&str> {
     let names = events.iter().map(|event| event["event"].as_str());
     names.map(|name| name.expect("a name")).collect()
 }

@@ -1,9 +1,7 @@
 //! What runs do with settings that were not typed.
 
 use super::{Place, write};
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::Process;
-use leasehold_testkit::server::RedisServer;
+use crate::common::*;
 
 #[tokio::test]
 async fn commands_do_as_the_file_says() {

@@ -5,12 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::Process;
-
 use super::{Place, write};
-use crate::common::{events, table};
-use serde_json::json;
+use crate::common::*;
 
 #[tokio::test]
 async fn a_mistake_is_named_with_its_line_and_what_to_write() {

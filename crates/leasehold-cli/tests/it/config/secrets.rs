@@ -6,9 +6,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Place, settings, shown, write};
-use leasehold_testkit::expect::says;
-use leasehold_testkit::process::Process;
-use serde_json::{Value, json};
+use crate::common::*;
 
 const PASSWORD: (&str, &str) = ("LEASEHOLD_PASSWORD", "hunter2");
 

@@ -1,17 +1,15 @@
 //! What an application brings: options, credentials for each connection, certificates.
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use leasehold::store::StoreOptions;
 use leasehold::store::redis::{RedisClusterOptions, RedisOptions};
-use leasehold::{Client, Credentials, CredentialsProvider, Error, ErrorKind};
+use leasehold::{Credentials, CredentialsProvider, Error};
 use leasehold_testkit::server::RedisServer;
 
-use crate::steps::{answered, fails, give_back, is_error, lock, use_once};
-use crate::support::soon;
+use crate::steps::*;
 
 /// A vault, and how often it was asked.
 #[derive(Clone, Default)]

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hint;
-use std::time::Duration;
 
-use leasehold::{Client, ErrorKind, Settings};
 use tokio::task::yield_now;
 
 use crate::sources::{at, files_in};
-use crate::steps::client_with;
+use crate::steps::*;
 
 async fn client() -> Client {
     // The shortest that there is.

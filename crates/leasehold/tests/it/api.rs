@@ -1,20 +1,18 @@
 //! The API as a whole: futures and guards are `Send`, errors name the operation, and so on.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::{
-    Any, Client, Election, Error, ErrorKind, Exclusive, GrantNumber, Lease, Lock, LockOptions,
-    Loss, LossSignal, Mode, MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, Released,
-    RwLock, Semaphore, Settings, Shared,
+    Any, Election, Error, Exclusive, GrantNumber, Lock, LockOptions, Loss, LossSignal, Mode,
+    MultiLease, MultiLock, Mutex, Operation, Permits, Reentrant, RwLock, Semaphore, Shared,
 };
 
-use crate::steps::{client_with, fails, give_back, lock};
+use crate::steps::*;
 
 fn can_be_sent<T: Send + 'static>() {}
 fn can_be_shared<T: Send + Sync + 'static>() {}
@@ -156,7 +154,7 @@ fn a_blocking_call_of_who_observes_the_shutdown_in_a_callback_is_refused() {
 async fn a_blocking_shutdown_on_the_only_thread_of_its_client_is_begun() {
     let client = leasehold::connect("memory:").await.unwrap();
     let lease = lock(&client, "k").await;
-    let (begun, long) = (tokio::time::Instant::now(), Duration::from_secs(60));
+    let (begun, long) = (Instant::now(), Duration::from_secs(60));
     let done = leasehold::blocking::Client::from(client).shutdown(long);
     assert_eq!((done.released, done.unconfirmed), (0, 1));
     assert!(begun.elapsed() < long);

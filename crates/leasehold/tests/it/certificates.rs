@@ -5,15 +5,13 @@
 use std::fs;
 use std::path::Path;
 
-use leasehold::Client;
 use leasehold_testkit::process::PATIENCE;
 use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuilder};
 use leasehold_testkit::tls::Certificates;
 use tempfile::TempDir;
 
 use crate::redis_support::until_answered;
-use crate::steps::{give_back, use_once};
-use crate::support::until;
+use crate::steps::*;
 
 /// A client's own copies of an authority, a certificate and its key.
 struct Copies(TempDir);

@@ -2,24 +2,19 @@
 //! of others.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimReply, Mode, Note, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::store::Verbs as _;
 use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedisOptions, RedlockStore};
-use leasehold::{Client, ErrorKind, Released, Retry, Token};
+use leasehold::{Retry, Token};
 use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::server::RedisServer;
-use tokio::time::Instant;
 
 use crate::redis_support::rate;
 use crate::redlock_support::{Program, Set};
-use crate::steps::{client_of, fails, give_back, granted, hints, is_error, lock, settled};
-use crate::support::{id, in_line, key, try_lock, until, waiting};
+use crate::steps::*;
 
 async fn classic(server: &RedisServer) -> Client {
     at(&format!("{}?layout=classic", server.url())).await

@@ -1,17 +1,13 @@
 //! Locks shared with redis-py, in both directions, with real processes.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
-
-use leasehold::{Client, ErrorKind, Lease, Loss, Mutex, Released, RenewalPolicy};
+use leasehold::{Loss, Mutex, RenewalPolicy};
 use leasehold_testkit::expect::times_out;
 use leasehold_testkit::redis_py::RedisPy;
 use leasehold_testkit::server::{Program, RedisServer};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 
-use crate::steps::{fails, give_back, granted};
-use crate::support::{LIMIT, soon, waiting};
+use crate::steps::*;
 
 const KEY: &str = "invoice-42";
 

@@ -1,13 +1,9 @@
 //! Deadlocks on stores without a server: found, reported and ended.
 
-use std::time::Duration;
-
-use leasehold::{ClaimContext, Client, Deadlock, Error, ErrorKind, LockOptions, Owner};
+use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
-use crate::steps::fails;
-use crate::support::in_line;
+use crate::steps::*;
 
 const AFTER: Duration = Duration::from_millis(100);
 

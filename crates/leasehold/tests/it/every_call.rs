@@ -2,25 +2,21 @@
 //! The module `linked` finds what is left out.
 #![cfg(feature = "local")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
 use leasehold::core::{Claim, Reply, Standing};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim};
-use leasehold::store::Verbs as _;
 use leasehold::store::local::LocalOptions;
 use leasehold::store::memory::MemoryStore;
 use leasehold::{
-    Access, ClaimIds, Client, Credentials, CredentialsProvider, ErrorKind, Exclusive, LeaseState,
-    LockOptions, Loss, Mode, Owner, Released, RenewalPolicy, Retry, Settings, Shared,
-    SnowflakeConfig, TlsOptions, Token, blocking,
+    Access, ClaimIds, Credentials, CredentialsProvider, Exclusive, LeaseState, LockOptions, Loss,
+    Mode, Owner, RenewalPolicy, Retry, Shared, SnowflakeConfig, TlsOptions, Token, blocking,
 };
 
-use crate::steps::fails;
-use crate::support::{LIMIT, id, key, release};
+use crate::steps::*;
 
 const BRIEF: Duration = Duration::from_millis(100);
 /// Enough for a renewal on a busy machine.

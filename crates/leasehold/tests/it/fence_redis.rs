@@ -1,9 +1,7 @@
 //! The fenced value in Redis, against a real server.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::expect::says;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use leasehold::Token;
 use leasehold::fence::Fenced;
@@ -11,6 +9,8 @@ use leasehold::fence::redis::{Error, Register, Stored};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::RedisServer;
 use redis::aio::MultiplexedConnection;
+
+use crate::steps::*;
 
 async fn start() -> (RedisServer, MultiplexedConnection) {
     let server = RedisServer::start();

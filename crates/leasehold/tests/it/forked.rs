@@ -6,18 +6,16 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use leasehold::{ClaimIds, Client, LeaseParts, Loss, LossSignal, Released, Settings, blocking};
+use leasehold::{ClaimIds, LeaseParts, Loss, LossSignal, blocking};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::server::RedisServer;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::runtime::Builder;
-use tokio::time::timeout;
 
 use crate::local_support::Place;
 use crate::outside_runtime::{CASES, Came, Made};
-use crate::support::{in_role, my_role, runtime, until};
+use crate::steps::*;
 
 const KEY: &str = "k";
 

@@ -1,15 +1,11 @@
 //! The forms of acquiring: each of every kind, on both faces, and what they say of bad options.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold::store::memory::MemoryStore;
-use leasehold::{
-    Client, Error, ErrorKind, Lock, LockOptions, Mode, Owner, RenewalPolicy, blocking,
-};
+use leasehold::{Error, Lock, LockOptions, Mode, Owner, RenewalPolicy, blocking};
 
-use crate::steps::{client_of, fails, is_error, lock};
+use crate::steps::*;
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);

@@ -1,30 +1,23 @@
 //! The journal engine, on the toy of `examples/toy-store`: what is in its way here is a backend that
 //! hesitates, that finds conflicts, and whose answers are lost.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::Client;
 use leasehold::core::{Claim, ClientInfo, Inbox, Key, Mode, Push, Renew, StoreTime};
 use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
     Append, Appended, Doorbell, Journal, JournalStore, News, Page, PageOf, Position,
 };
-use leasehold_store::{Capabilities, ErrorKind, Listening, LockStore, StoreError, Verbs as _};
+use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use leasehold_testkit::dice::Dice;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::Instant;
 use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
-use super::steps::{
-    claim, claimed, client_of, contended, fails, give_back, hand_over, lock, settled, sink,
-    use_once,
-};
-use super::support::{id, key, runtime, soon, try_lock};
+use crate::steps::*;
 
 /// Far longer than any of these tests.
 const LONG: Duration = Duration::from_secs(600);

@@ -3,14 +3,11 @@
 #![cfg(all(unix, feature = "local"))]
 
 use std::fs;
-use std::time::Duration;
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::*;
 use leasehold::core::{ClaimId, Renew, Snapshot};
 use leasehold::store::local::LocalStore;
-use leasehold::store::{LockStore, Verbs as _};
-use tokio::time::timeout;
 
 /// How soon what a dead process held is free here: the next in line looks every half a second.
 const FREED: Duration = Duration::from_secs(5);

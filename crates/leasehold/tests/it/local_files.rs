@@ -5,17 +5,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::local_support::{self, *};
+use leasehold::Access;
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
+use leasehold::store::Push;
 use leasehold::store::local::LocalStore;
-use leasehold::store::{LockStore, Push, Verbs as _};
-use leasehold::{Access, ErrorKind};
 use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::timeout;
 
 async fn open(directory: &Path) -> LocalStore {
     local_support::open(&format!("local:{}", directory.display())).await

@@ -3,14 +3,11 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::local_support::{LIMIT, Place, has_all, key, parts, release, released};
-use leasehold::store::Verbs as _;
+use crate::steps::*;
 use leasehold::store::local::LocalStore;
-use tokio::time::timeout;
 
 /// A store with records of `a` and `b`, which are free.
 async fn used(place: &Place) -> Arc<LocalStore> {

@@ -6,14 +6,12 @@ use std::fs::{self, Permissions, TryLockError};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use crate::local_support::{self, *};
+use leasehold::connect;
 use leasehold::core::{LeaseState, Loss};
-use leasehold::{Client, ErrorKind, Lease, Settings, connect};
 use leasehold_testkit::process::Process;
 use tempfile::TempDir;
-use tokio::time::timeout;
 
 /// Some user who is not us.
 const OTHER: u32 = 4_242;

@@ -3,10 +3,8 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::time::Duration;
 
 use crate::local_support::*;
-use tokio::time::timeout;
 
 #[tokio::test]
 async fn grants_come_in_order_of_arrival() {

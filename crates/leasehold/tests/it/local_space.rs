@@ -2,14 +2,10 @@
 #![cfg(all(target_os = "linux", feature = "local"))]
 
 use std::fs;
-use std::time::Duration;
 
 use crate::local_support::*;
 use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
 use leasehold::store::local::LocalStore;
-use leasehold::store::{LockStore as _, Verbs as _};
-use leasehold::{ErrorKind, Settings};
-use tokio::time::timeout;
 
 const TTL: Duration = Duration::from_secs(3);
 

@@ -2,15 +2,14 @@
 #![cfg(feature = "local")]
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold::Client;
-use leasehold::store::LockStore;
 use leasehold::store::local::{LocalOptions, LocalStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::facade::cancellations;
 use tempfile::TempDir;
+
+use crate::steps::*;
 
 struct Local {
     place: TempDir,

@@ -4,15 +4,11 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use leasehold::core::Moment;
 use leasehold::simulation::{Dialled, World, bring};
-use leasehold::{Client, Settings};
-use tokio::time::{Instant, sleep};
 
-use crate::steps::client_with;
-use crate::support::waiting;
+use crate::steps::*;
 
 async fn connect(url: &str) -> Client {
     leasehold::connect(url).await.unwrap()
@@ -113,7 +109,7 @@ async fn a_local_lease_is_lost_by_a_sleep_that_is_longer_than_its_ttl() {
     let daily = one.mutex("daily").unwrap();
     let daily = daily.with_min_hold(Duration::from_secs(60));
     let _ = daily.lock().await.unwrap().release().await.unwrap();
-    let taken = async |key: &str| crate::support::try_lock(&other, key).await.is_some();
+    let taken = async |key: &str| try_lock(&other, key).await.is_some();
     assert!(!taken("daily").await);
     machine.slept.set(Duration::from_secs(90));
     assert!(!short.is_valid());

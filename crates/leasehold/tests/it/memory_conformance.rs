@@ -1,12 +1,11 @@
 //! The contract of a store, on the memory store.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use async_trait::async_trait;
+use leasehold::store::AuditLimit;
 use leasehold::store::memory::{ManualClock, MemoryStore};
-use leasehold::store::{AuditLimit, LockStore};
 use leasehold_store::contract::Fixture;
+
+use crate::steps::*;
 
 struct Memory(MemoryStore, ManualClock);
 

@@ -1,15 +1,14 @@
 //! The guarantees of the library, on the memory store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::memory::MemoryStore;
 use leasehold_store::contract::Fixture;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+
+use crate::steps::*;
 
 struct Memory(MemoryStore);
 
@@ -43,7 +42,7 @@ async fn tasks_that_never_wait_give_way() {
             stop.load(Ordering::Relaxed)
         });
     }
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    sleep(Duration::from_millis(5)).await;
     stop.store(true, Ordering::Relaxed);
     let mut stopped = tasks.join_all().await.into_iter();
     assert!(stopped.all(|stopped| stopped), "no timer went off");

@@ -1,16 +1,14 @@
 //! Metrics as Prometheus scrapes them, after real locks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::poll;
 use leasehold::observe::Metrics;
 use leasehold::store::memory::MemoryStore;
-use leasehold::{Client, ErrorKind, Loss, RenewalPolicy, Retry};
+use leasehold::{Loss, RenewalPolicy, Retry};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-use crate::steps::{fails, use_once};
+use crate::steps::*;
 
 const BRIEF: Duration = Duration::from_millis(20);
 

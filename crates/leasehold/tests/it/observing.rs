@@ -1,15 +1,14 @@
 //! Facts about claims, as observers and `tracing` receive them.
 
-use leasehold_testkit::expect::says;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock};
 
 use leasehold::core::Loss;
 use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
-use leasehold::{Client, ClientBuilder, ErrorKind, Lease, Mode, Released};
+use leasehold::{ClientBuilder, Mode};
 
 use crate::log::Log;
+use crate::steps::*;
 
 /// What was heard, by the number of the claim.
 #[derive(Clone, Default)]

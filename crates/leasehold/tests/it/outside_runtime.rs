@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::{LazyLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
 use leasehold::doctor::examine;
@@ -21,15 +21,13 @@ use leasehold::store::redis::{
 };
 use leasehold::testing::TestStore;
 use leasehold::{
-    Access, Client, ErrorKind, Leadership, Lease, LeaseParts, LockOptions, Mode, MultiLease,
-    Settings, Shared, Token, blocking,
+    Access, Leadership, LeaseParts, LockOptions, Mode, MultiLease, Shared, Token, blocking,
 };
 use tokio::runtime::Builder;
 
 use crate::log::Log;
 use crate::sources::{at, files_in};
-use crate::steps::{Failure, fails};
-use crate::support::{runtime, soon};
+use crate::steps::*;
 
 const SOON: Duration = Duration::from_secs(1);
 
@@ -342,7 +340,7 @@ fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {
     assert!(polled.is_none());
     // Now it is repeated, by the driver alone.
     store.make_slow(Duration::from_secs(3600));
-    theirs.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
+    theirs.block_on(async { sleep(Duration::from_millis(100)).await });
     drop(theirs);
     let parts = here.block_on(soon("the end", parts));
     fails(parts, ErrorKind::Unavailable, &[]);

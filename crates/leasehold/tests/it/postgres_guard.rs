@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 
-use leasehold::{Client, Lease, Token};
+use leasehold::Token;
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::{self, Process, Signal};
 use leasehold_testkit::python::python;
@@ -13,8 +13,7 @@ use leasehold_testkit::python::python;
 use super::http::post;
 use super::postgres_store::init;
 use super::sources;
-use super::steps::lock;
-use super::support::{soon, until};
+use crate::steps::*;
 
 const KEY: &str = "payments";
 const REFUSED: &str = "a later holder of 'payments' has been here";

@@ -3,17 +3,12 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold::core::{Claim, Command, Mode, Token};
 use leasehold::doctor::{Severity, examine};
-use leasehold::{
-    Access, Client, Credentials, CredentialsProvider, ErrorKind, Marked, Mutex, Released, Settings,
-};
-use leasehold_store::Verbs as _;
+use leasehold::{Access, Credentials, CredentialsProvider, Marked, Mutex};
 use leasehold_store::contract::Fixture as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
@@ -21,15 +16,10 @@ use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
 
 use super::log::Log;
 use super::postgres_store::{Fresh, init};
-use super::steps::{
-    answered, claimed, client_with, contended, fails, give_back, granted, hand_over, hints,
-    is_error, lock, says, settled, sink, use_once,
-};
-use super::support::{id, in_line, key, skipped, soon, try_lock, until, waiting};
+use crate::steps::*;
 
 pub(crate) fn schema(url: &str) -> &str {
     let (_, rest) = url.split_once("schema=").unwrap();

@@ -3,21 +3,17 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
-use std::time::Duration;
 
-use futures_util::future::join_all;
+use leasehold::Access;
 use leasehold::doctor::examine;
-use leasehold::{Access, ErrorKind, Settings};
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};
 use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::timeout;
 
 use super::postgres_server::{asleep, database, end_sleep, granted_role, schema, sql};
 use super::postgres_store::{Fresh, init};
-use super::steps::{client_with, contended, fails, hand_over, hints, lock, use_once};
-use super::support::{LIMIT, in_line, soon, until, waiting};
+use crate::steps::*;
 
 /// Who is in the way of others tries again, and keeps its place.
 #[tokio::test]

@@ -1,13 +1,9 @@
 //! `postgres://` with `acknowledge=`: a grant counts when standbys have it.
 
-use std::time::Duration;
-
-use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_testkit::postgres::Postgres;
 
 use super::postgres_store::Fresh;
-use super::steps::{contended, fails, give_back, granted, hand_over, hints, use_once};
-use super::support::{until, waiting};
+use crate::steps::*;
 
 /// A server with a standby that has each commit.
 struct Pair {

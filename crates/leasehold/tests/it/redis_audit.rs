@@ -1,12 +1,10 @@
 //! The audit log in Redis.
 #![cfg(feature = "redis")]
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::redis_support::*;
-use leasehold::Settings;
 use leasehold::core::{Claim, ClientInfo, Note, OwnerSecret, Renew, Rotate};
-use leasehold::store::{LockStore as _, Verbs as _};
 use leasehold_testkit::proxy::{Direction, Proxy};
 
 /// Each page may take as long as a request does, not all that lie before the key's entries: over a
@@ -128,12 +126,9 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
             ..redlock::claim(&store, number, ttl)
         };
         // On a busy machine a server may not answer within the share of so short a TTL.
-        let granted = async {
-            while !store.claim(&key, &claim).await.is_ok_and(|it| it.holds()) {
-                tokio::time::sleep(brief).await;
-            }
-        };
-        soon("a grant", granted).await;
+        while !store.claim(&key, &claim).await.is_ok_and(|it| it.holds()) {
+            sleep(brief).await;
+        }
         if number == 2 {
             // Whoever gives up, and an administrator.
             let other = redlock::claim(&store, 4, brief);

@@ -1,11 +1,8 @@
 //! Batching: which requests of a client are sent together.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
-
 use crate::redis_support::*;
 use leasehold::StoreError;
-use leasehold::store::Verbs as _;
 use leasehold::store::redis::RedisStore;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinHandle;

@@ -1,17 +1,12 @@
 //! The connection: lost, silent, reconnected.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use crate::redis_support::*;
-use leasehold::ErrorKind;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
+use leasehold::store::Push;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{LockStore, Push, Verbs as _};
 use leasehold_testkit::process::overload;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {
@@ -238,7 +233,7 @@ async fn after_a_dead_waiter(waited: Duration, listened: bool) -> Push {
     drop((inbox, dead));
     let channels = async || server.query::<Vec<String>>(&["PUBSUB", "CHANNELS"]).len();
     until("two listen", async || channels().await == 2).await;
-    tokio::time::sleep(waited).await;
+    sleep(waited).await;
     holder.release(&key, &release(1)).await.unwrap();
     next(&mut pushes).await
 }

@@ -2,20 +2,17 @@
 //! back.
 #![cfg(feature = "redis")]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::redis_not_now::client as not_now_client;
-use leasehold::{Client, ErrorKind, LeaseState, Loss, Released, Settings};
+use leasehold::{LeaseState, Loss};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::process::overload;
 use leasehold_testkit::server::RedisServer;
-use tokio::time::{Instant, timeout};
 
 use crate::redis_support::{LEAST_RIGHTS, client_with, fails, until_answered};
-use crate::steps::{answered, contended, give_back, hand_over, hints, lock, says, use_once};
-use crate::support::{soon, try_lock, until};
+use crate::steps::*;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -42,7 +39,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
                 match timeout(SOON, lock.lock()).await.expect("nobody hangs") {
                     Ok(lease) => {
                         grants.lock().unwrap().push((lease.token(), Instant::now()));
-                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        sleep(Duration::from_millis(2)).await;
                         // Unknown is an answer here: it goes on in the background.
                         let _ = timeout(SOON, lease.release()).await.expect("nobody hangs");
                     }

@@ -2,23 +2,18 @@
 //! message. No claim is granted, ended or fenced by it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use futures_util::StreamExt;
 use leasehold::core::{Key, LeaseState, Snapshot};
-use leasehold::store::LockStore;
 use leasehold::store::redis::RedisStore;
-use leasehold::{Client, Lease};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{RedisServer, Stats};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::redis_support::connect;
-use crate::steps::{client_of, contended, give_back, hand_over, lock};
-use crate::support::{in_line, until};
+use crate::steps::*;
 
 const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";

@@ -1,12 +1,10 @@
 //! The memory use of keys on a server: none for idle keys.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
-
 use crate::redis_support::RedisServer;
+use crate::steps::*;
 use futures_util::future::try_join_all;
-use leasehold::{Client, Error, Lease, Released};
-use tokio::time::{Instant, sleep};
+use leasehold::Error;
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 10_000;

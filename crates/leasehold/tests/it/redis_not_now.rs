@@ -2,18 +2,14 @@
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::{Client, ClientBuilder, Error, ErrorKind, LockOptions, Released, Retry, Settings};
-use leasehold_testkit::deployment::Cluster;
+use leasehold::{ClientBuilder, Error, LockOptions, Retry};
 use leasehold_testkit::server::Program;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -3,16 +3,13 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::process::overload;
-use leasehold_testkit::server::Program;
-use std::time::Duration;
 
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;
 use crate::redlock_support::members;
-use leasehold::ErrorKind;
 use leasehold::core::ClaimReply;
+use leasehold::store::Push;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Push, Verbs as _};
 
 fn options_of(sentinels: &[&FakeSentinel]) -> RedisOptions {
     let nodes = members(sentinels.iter().map(|sentinel| sentinel.port));
@@ -116,7 +113,7 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
         promote(&new);
         sentinel.say(Some((new.port(), 2)), true);
     };
-    let started = tokio::time::Instant::now();
+    let started = Instant::now();
     let (answer, ()) = tokio::join!(waiting, switched);
     let took = started.elapsed();
     fails(answer, ErrorKind::Unavailable, &[]);

@@ -1,21 +1,17 @@
 //! `restart=quarantine`: servers that lose data, and clients that are not notified.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use crate::quarantine_support::{Contention, Witness, retry_after};
 use crate::redis_support::case::{Case, suites};
 use crate::redis_support::{self, fails};
-use crate::steps::{give_back, hand_over, says, use_once};
-use crate::support::waiting;
+use crate::steps::*;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::{Client, ErrorKind, LeaseState, Owner, Retry, Settings};
+use leasehold::{LeaseState, Owner, Retry};
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::{Program, RedisServer};
-use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_secs(120);
 

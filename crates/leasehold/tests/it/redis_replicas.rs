@@ -1,17 +1,13 @@
 //! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
-
 use leasehold::core::Renew;
-use leasehold::store::{LockStore, Verbs as _};
 
 use crate::redis_support::{self, *};
-use leasehold::{Client, ErrorKind, LeaseState, Loss, Settings};
+use leasehold::{LeaseState, Loss};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Program;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 fn with_replicas(count: usize) -> (RedisServer, Vec<RedisServer>) {
     let primary = RedisServer::start();
@@ -70,7 +66,7 @@ async fn a_claim_that_was_given_up_on_its_way_holds_nothing_however_many_leave()
     let (primary, _replicas) = with_replicas(1);
     let proxy = Proxy::to(&primary);
     let url = proxy.through(&format!("{}?acknowledge=1", primary.url()));
-    let strict = std::sync::Arc::new(connect(&url).await.unwrap());
+    let strict = Arc::new(connect(&url).await.unwrap());
     let plain = store(&primary).await;
     let key = key("k");
     // From here on the server knows the scripts.
@@ -150,7 +146,7 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
 async fn who_waits_for_replicas_holds_up_no_other_script() {
     let (primary, replicas) = with_replicas(1);
     let url = format!("{}?acknowledge=1&acknowledge_timeout=10s", primary.url());
-    let strict = std::sync::Arc::new(connect(&url).await.unwrap());
+    let strict = Arc::new(connect(&url).await.unwrap());
     primary.command(&["SCRIPT", "FLUSH"]);
     in_step(&primary, 1);
     replicas[0].stop();

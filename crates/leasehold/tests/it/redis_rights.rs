@@ -1,20 +1,17 @@
 //! Missing permissions: degraded mode, and refusals.
 #![cfg(feature = "redis")]
 
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use crate::log::Log;
 use crate::redis_support::*;
 use leasehold::core::{ReleaseReply, StoreTime};
+use leasehold::store::Push;
 use leasehold::store::redis::{
     ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
 };
-use leasehold::store::{LockStore, Push, Verbs as _};
-use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::server::{Program, RedisServerBuilder};
-use tokio::time::Instant;
 
 const ALL: &str = "on >secret ~* &* +@all";
 
@@ -348,7 +345,7 @@ async fn where_nobody_says_that_keys_lie_apart() {
         async move { store.claim(key, &claim).await.is_ok() }
     });
     let claimed = futures_util::future::join_all(claims);
-    let granted = tokio::time::timeout(Duration::from_secs(20), claimed).await;
+    let granted = timeout(Duration::from_secs(20), claimed).await;
     let granted = granted.expect("each is answered, if only with a refusal");
     for (key, granted) in keys.iter().zip(&granted) {
         // It serves a third of all slots, and refuses the others, whoever asks.

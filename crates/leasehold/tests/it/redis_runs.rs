@@ -1,12 +1,9 @@
 //! Runs: the hold passes from one claim of a client to the next without the server.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
-
 use crate::redis_support::*;
-use leasehold::{Client, Lease, Loss, Released, Settings};
+use leasehold::Loss;
 use leasehold_testkit::server::Data;
-use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -1,15 +1,12 @@
 //! Stress tests of runs: cancelled waiters, lost connections, long queues.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::redis_support::*;
-use leasehold::{Client, Lease, Mutex, Settings};
+use leasehold::Mutex;
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -69,7 +66,7 @@ async fn a_crowd(server: &RedisServer) -> u64 {
                 };
                 witness.enters(&lease);
                 if dice.one_in(2) {
-                    tokio::time::sleep(Duration::from_micros(dice.roll(500))).await;
+                    sleep(Duration::from_micros(dice.roll(500))).await;
                 }
                 witness.leaves();
                 match dice.roll(3) {
@@ -98,7 +95,7 @@ async fn whatever_connection_is_lost_one_holds_at_a_time() {
         async move {
             loop {
                 for kind in ["pubsub", "normal"] {
-                    tokio::time::sleep(Duration::from_millis(150)).await;
+                    sleep(Duration::from_millis(150)).await;
                     server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
                 }
             }
@@ -154,7 +151,7 @@ async fn who_comes_behind_a_lease_that_was_handed_over_holds_when_it_lapses() {
 #[tokio::test]
 async fn two_clients_on_one_store_pass_a_key_on() {
     let server = RedisServer::start();
-    let store: Arc<dyn leasehold::store::LockStore> = Arc::new(store(&server).await);
+    let store: Arc<dyn LockStore> = Arc::new(store(&server).await);
     let (one, two) = (client_of(store.clone()).await, client_of(store).await);
     let (held, waiter) = contended(&one, &two, "k").await;
     let token = held.token();

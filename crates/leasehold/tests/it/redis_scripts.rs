@@ -1,16 +1,13 @@
 //! Scripts that the server has forgotten: `SCRIPT FLUSH`, or a restart.
 #![cfg(feature = "redis")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::redis_support::*;
 use futures_util::future::join_all;
+use leasehold::StoreError;
 use leasehold::core::Key;
-use leasehold::store::Verbs as _;
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::{ErrorKind, StoreError};
 use leasehold_testkit::process::overload;
 use leasehold_testkit::proxy::{Held, Proxy};
 use tokio::task::JoinHandle;

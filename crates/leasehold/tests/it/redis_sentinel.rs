@@ -2,17 +2,15 @@
 #![cfg(feature = "redis")]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 use leasehold_testkit::server::{Program, RedisServer};
 
 use crate::redis_support::case::{Case, suites};
+use crate::steps::*;
 
 type Shared = Sentinels;
 
@@ -41,10 +39,10 @@ impl Fixture for Watched {
         // The task that hears of fail-overs is there from now on, and counted as such.
         let listens = async {
             while self.listeners().is_subset(&before) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                sleep(Duration::from_millis(5)).await;
             }
         };
-        let listens = tokio::time::timeout(Duration::from_secs(20), listens).await;
+        let listens = timeout(Duration::from_secs(20), listens).await;
         listens.expect("a Sentinel is listened to");
         Arc::new(store)
     }

@@ -2,8 +2,6 @@
 #![cfg(feature = "redis")]
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crate::redis_support::*;
 use leasehold::core::{
@@ -11,9 +9,8 @@ use leasehold::core::{
     RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{AllAnswer, Answer, LockStore, Push, Verbs as _};
-use leasehold::{Access, ErrorKind, Settings, StoreError, TlsOptions};
-use tokio::time::Instant;
+use leasehold::store::{AllAnswer, Answer, Push};
+use leasehold::{Access, StoreError, TlsOptions};
 
 fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {
     match answer.reply.into() {

@@ -3,26 +3,20 @@
 
 use futures_util::poll;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::redis_support::{LEAST_RIGHTS, rate};
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
-use crate::steps::{self, client_of, fails, give_back, hand_over, hints, says, use_once};
+use crate::steps::{self, *};
 use leasehold::audit::{AuditEvent, AuditRecord};
 use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
-use leasehold::store::{LockStore, Verbs as _};
-use leasehold::{Client, ErrorKind, Released, Settings};
 use leasehold_store::StoreError;
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-
-use crate::support::{runtime, try_lock, until, waiting};
 
 const SOON: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(10);
@@ -106,7 +100,7 @@ async fn first_grant(store: &RedlockStore, mut next: impl FnMut() -> Claim) -> T
             {
                 return token(answer.reply);
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(SOON, granted).await.expect("a grant")
@@ -260,7 +254,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
             let claim = claim(&store, number, TTL);
             match store.claim(&key, &claim).await.unwrap().reply {
                 ClaimReply::Busy { .. } if tries < 20 => {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    sleep(Duration::from_millis(50)).await;
                 }
                 reply => break token(reply),
             }
@@ -309,7 +303,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
             // as a busy machine takes to tell of it.
             let mut until = from + lease.remaining();
             {
-                let work = lease.run(tokio::time::sleep(dice.millis(0, 601)));
+                let work = lease.run(sleep(dice.millis(0, 601)));
                 tokio::pin!(work);
                 while lease.is_valid() && timeout(LOOK, &mut work).await.is_err() {
                     until = until.max(SystemTime::now() + lease.remaining());
@@ -321,7 +315,7 @@ async fn contend(url: String, ttl: Duration, seed: u64, ended: Arc<AtomicBool>, 
             }
             let _ = lease.release().await;
         }
-        tokio::time::sleep(dice.millis(0, 31)).await;
+        sleep(dice.millis(0, 31)).await;
     }
 }
 
@@ -361,14 +355,14 @@ async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
         let (ended, holds) = (ended.clone(), holds.clone());
         contenders.spawn(contend(set.url(), ttl, seed * 10 + n, ended, holds));
     }
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let few = || holds.lock().unwrap().len() < 4;
     while begun.elapsed() < Duration::from_millis(1_500)
         || (few() && begun.elapsed() < Duration::from_secs(8))
     {
         // Now and then they are left alone for as long as it takes until most of them vote again.
         let longest = [2_001, 401][usize::from(dice.roll(4) > 0)];
-        tokio::time::sleep(dice.millis(0, longest)).await;
+        sleep(dice.millis(0, longest)).await;
         let server = usize::try_from(dice.roll(3)).unwrap();
         set.servers[server].kill();
         set.servers[server].start_again();
@@ -459,10 +453,10 @@ async fn tokens_rise_while_servers_restart() {
                     let _ = store.release(&key, &release(number)).await;
                 }
             }
-            Ok(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Ok(_) => sleep(Duration::from_millis(1)).await,
             Err(_) => {
                 refused += 1;
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                sleep(Duration::from_millis(10)).await;
             }
         }
     }

@@ -1,14 +1,10 @@
 //! The listing of a set: what has come is not lost, and what has not is asked for again.
 #![cfg(feature = "redis")]
 
-use std::time::Duration;
-
 use crate::redlock_support::{RedisServer, Set, claim, key, token};
-use crate::steps::fails;
-use leasehold::ErrorKind;
+use crate::steps::*;
+use leasehold::store::Listing;
 use leasehold::store::redis::RedlockStore;
-use leasehold::store::{Listing, LockStore, Verbs as _};
-use tokio::time::timeout;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 

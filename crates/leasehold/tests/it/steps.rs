@@ -1,20 +1,22 @@
 //! Steps that the tests of all stores take, and what they expect of errors. One that fails says where
-//! it was called.
+//! it was called. Who imports the steps has what they are about, too: clients, leases, times.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
-use std::sync::Arc;
-use std::time::Duration;
+pub(crate) use std::sync::Arc;
+pub(crate) use std::time::Duration;
 
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
-use leasehold::store::{LockStore, Push, PushSink, Verbs as _};
-use leasehold::{Client, Error, ErrorKind, Lease, Released, Settings, StoreError};
+pub(crate) use leasehold::store::{LockStore, Verbs as _};
+use leasehold::store::{Push, PushSink};
+pub(crate) use leasehold::{Client, ErrorKind, Lease, Released, Settings};
+use leasehold::{Error, StoreError};
 pub(crate) use leasehold_testkit::expect::says;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+pub(crate) use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{LIMIT, id, in_line, release_of, soon, waiting};
+pub(crate) use crate::support::*;
 
 // ---- clients ----
 

@@ -2,23 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold::core::{Claim, Mode, Push, Token};
-use leasehold::store::{Listening, LockStore};
-use leasehold::{Client, Credentials, CredentialsProvider, ErrorKind, Released, Settings};
+use leasehold::store::Listening;
+use leasehold::{Credentials, CredentialsProvider};
+use leasehold_store::PushSink;
 use leasehold_store::contract::Fixture as _;
-use leasehold_store::{PushSink, Verbs as _};
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use zookeeper_client::{Acl, Acls, AuthId, Client as Raw, CreateMode, Permission};
+use zookeeper_client::{Acls, Client as Raw, CreateMode};
 
-use super::steps::{answered, client_with, contended, fails, give_back, hand_over, hints, sink};
-use super::support::{LIMIT, id, in_line, key, skipped, soon, try_lock, until, waiting};
 use super::zookeeper_store::Fresh;
+use crate::steps::*;
 
 async fn connect(url: &str) -> Client {
     leasehold::connect(url).await.expect("a client")

@@ -1,14 +1,12 @@
 //! The contract of a store and what clients rely on, in ZooKeeper.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use leasehold::Client;
-use leasehold::store::LockStore;
 use leasehold_store::access::Access;
 use leasehold_store::contract::Fixture;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::zookeeper::ZooKeeper;
+
+use crate::steps::*;
 
 /// A chroot of its own for each case.
 pub(crate) struct Fresh(pub(crate) String);

@@ -1,14 +1,12 @@
 //! `zookeeper+tls://`: who is trusted, who is known by a certificate, and what is said when it fails.
 
-use leasehold::{Client, ErrorKind};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::ZooKeeper;
 use tempfile::TempDir;
 use zookeeper_client::{Acls, Client as Raw};
 
-use super::steps::{contended, fails, hand_over, hints, lock};
-use super::support::{soon, try_lock, until};
+use crate::steps::*;
 
 /// A server's first handshakes take long on a busy machine.
 const PATIENT: &str = "connect_timeout=60s&session_timeout=60s";

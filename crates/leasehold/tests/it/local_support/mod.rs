@@ -6,18 +6,15 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
-use std::time::Duration;
 
+use leasehold::connect;
 use leasehold::core::{Claim, Key, ReleaseReply};
+use leasehold::store::AllAnswer;
 use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold::store::{AllAnswer, LockStore as _, Verbs as _};
-use leasehold::{Client, ErrorKind, Lease, connect};
 use leasehold_testkit::process;
 use tempfile::TempDir;
-use tokio::time::{sleep, timeout};
 
 pub(crate) use crate::steps::*;
-pub(crate) use crate::support::*;
 
 /// How soon what a dead process held is free: far below any TTL used here.
 pub(crate) const FREED: Duration = Duration::from_secs(15);

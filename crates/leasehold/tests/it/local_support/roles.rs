@@ -6,14 +6,12 @@ use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
 
-use leasehold::store::{LockStore, Verbs as _};
-use leasehold::{Client, ErrorKind, Lease, Owner, connect};
+use leasehold::{Owner, connect};
 use tokio::task::spawn_blocking;
 
 use super::{LIMIT, claim, has_all, held, key, my_role, open, parts, release, try_lock};
+use crate::steps::*;
 
 /// The minimum hold of who keeps the key: long enough for a busy machine to look while it lasts.
 pub(crate) const MIN_HOLD: Duration = Duration::from_secs(3);

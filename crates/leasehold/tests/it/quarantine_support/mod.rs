@@ -1,20 +1,18 @@
 //! Clients that contend for a key while its server loses data, and a witness of the validity of
 //! each lease.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
+use leasehold::Error;
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Renew, Reply, Token, drift_allowance};
+use leasehold::store::Answer;
 use leasehold::store::redis::RedisStore;
-use leasehold::store::{Answer, LockStore as _, Verbs as _};
-use leasehold::{Error, ErrorKind};
 use leasehold_testkit::dice::Dice;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::redis_support::connect;
-use crate::support::release_of;
+use crate::steps::*;
 
 /// The longest TTL that the clients here use.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(1);
@@ -121,7 +119,7 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
         let mut sent = Instant::now();
         let mut answer = store.step(&key, &Command::Claim(claim)).await;
         while waits(&answer) {
-            tokio::time::sleep(dice.millis(5, 30)).await;
+            sleep(dice.millis(5, 30)).await;
             sent = Instant::now();
             let renew = Renew::new(id.clone(), ttl);
             answer = store.step(&key, &Command::Renew(renew)).await;
@@ -140,13 +138,13 @@ async fn contend(store: RedisStore, mut dice: Dice, witness: Arc<Witness>) {
                 if matches!(answer.reply, Reply::Quarantined { .. }) {
                     witness.quarantined.fetch_add(1, Ordering::AcqRel);
                 }
-                tokio::time::sleep(dice.millis(5, 30)).await;
+                sleep(dice.millis(5, 30)).await;
             }
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 // It may stand in line, or hold by an answer that was lost.
                 let _ = store.release(&key, &release_of(id.clone())).await;
-                tokio::time::sleep(dice.millis(5, 30)).await;
+                sleep(dice.millis(5, 30)).await;
             }
         }
     }
@@ -162,7 +160,7 @@ async fn hold(
     witness: &Witness,
 ) {
     for _ in 0..dice.roll(3) {
-        tokio::time::sleep(ttl / 4).await;
+        sleep(ttl / 4).await;
         let sent = Instant::now();
         let renewed = store.renew(key, &Renew::new(id.clone(), ttl)).await;
         match renewed {

@@ -1,7 +1,6 @@
 //! Failing nodes, and fail-overs.
 
 use super::*;
-use leasehold::store::Verbs as _;
 
 const CONTENDERS: usize = 50;
 

@@ -1,7 +1,6 @@
 //! Connecting to a cluster: permissions, URL schemes, and nodes that are down.
 
 use super::*;
-use leasehold::store::Verbs as _;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_least_rights_are_enough() {

@@ -5,24 +5,21 @@ mod failing;
 mod joining;
 mod moving;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::redis_support::{
     LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, ms, next,
     reconnected, release, trying,
 };
-use crate::steps::{fails, hand_over, hints};
-use crate::support::{LIMIT, in_line, soon, until, waiting};
+use crate::steps::*;
 use leasehold::store::redis::{RedisClusterOptions, RedisStore};
-use leasehold::store::{AllAnswer, LockStore, Push};
-use leasehold::{Client, ErrorKind, LeaseState, Released, Settings, Token};
+use leasehold::store::{AllAnswer, Push};
+use leasehold::{LeaseState, Token};
 use leasehold_testkit::deployment::{Cluster, SlotMove, Takeover};
 use leasehold_testkit::server::RedisServer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 
 const TICK: Duration = Duration::from_millis(2);
 const KEY: &str = "the-key";

@@ -1,7 +1,6 @@
 //! Slots that move between nodes.
 
 use super::*;
-use leasehold::store::Verbs as _;
 
 /// The node that a slot leaves refuses what a script does to a key that is not
 /// there, also when the script itself has just deleted it.

@@ -1,7 +1,6 @@
 //! Crashes of client processes.
 
 use super::*;
-use crate::support::{in_role, my_role};
 
 /// Not a test by itself: what the other processes do.
 #[tokio::test]

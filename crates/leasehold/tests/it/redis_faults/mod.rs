@@ -12,21 +12,18 @@ mod nobody;
 mod silence;
 
 use std::env;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use leasehold::core::UNHEARD_CUT;
-use leasehold::{Client, ErrorKind, Lease, LeaseState, Loss, Released, Settings, Token};
+use leasehold::{LeaseState, Loss, Token};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
 use leasehold_testkit::server::{Data, RedisServer};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::redis_support::{connect, ms};
-use crate::steps::{Waiting, contended, fails, give_back, granted, hand_over};
-use crate::support::{LIMIT, soon, try_lock, until};
+use crate::steps::*;
 
 /// What a busy machine may add to a bound that is promised.
 const BUSY: Duration = Duration::from_millis(500);

@@ -1,12 +1,9 @@
 //! The suites of cases on servers that all cases share: a prefix of its own makes each of them a
 //! fresh store.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold::store::LockStore;
 use leasehold_redis::{ManyNodes, OneServer, Votes};
 use leasehold_store::access::Access;
 use leasehold_store::contract::Fixture;
@@ -14,6 +11,8 @@ use leasehold_store::scheme::Scheme;
 use leasehold_testkit::facade::cancellations;
 use leasehold_testkit::server::RedisServer;
 use tokio::sync::OnceCell;
+
+use crate::steps::*;
 
 /// A store at a URL, of one case.
 pub(crate) struct Case {

@@ -3,19 +3,15 @@
 pub(crate) mod case;
 pub(crate) mod fake_sentinel;
 
-use std::time::Duration;
-
+use leasehold::StoreError;
 use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
 use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Listening, LockStore, Push, Verbs as _};
-use leasehold::{Client, StoreError};
+use leasehold::store::{Listening, Push};
 pub(crate) use leasehold_testkit::server::RedisServer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
 
 pub(crate) use crate::steps::*;
-pub(crate) use crate::support::*;
 
 /// The least rights of `docs/stores/rights.md`.
 pub(crate) const LEAST_RIGHTS: &str = "resetchannels ~leasehold:* &leasehold:* -@all +eval \
@@ -66,7 +62,7 @@ pub(crate) async fn until_answered(server: &RedisServer, command: &[&str], part:
 
 /// The next push; fails where none comes.
 pub(crate) async fn next(pushes: &mut mpsc::UnboundedReceiver<Push>) -> Push {
-    let push = tokio::time::timeout(Duration::from_secs(20), pushes.recv()).await;
+    let push = timeout(Duration::from_secs(20), pushes.recv()).await;
     push.expect("a push in time").expect("an open inbox")
 }
 

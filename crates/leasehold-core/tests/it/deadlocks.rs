@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
-use leasehold_core::{
-    Claim, ClaimContext, ClaimId, ClaimView, ClientInfo, Command, Mode, Queue, StoreTime, Token,
-};
+use leasehold_core::*;
 use proptest::prelude::*;
 
 use crate::common::settle;

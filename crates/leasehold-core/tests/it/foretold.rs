@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClaimId, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue, StoreTime,
-};
+use leasehold_core::*;
 
 use crate::common::settle;
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClaimId, ClaimView, Command, Event, Inbox, Mode, Now, OwnerSecret, Queue, Renew, Reply,
-    StoreTime, UNHEARD_CUT,
-};
+use leasehold_core::*;
 
 use crate::common::{self, break_all, standing};
 

@@ -1,9 +1,6 @@
 //! Changes of a lease by its caller: rotation, adoption, downgrade.
 
-use leasehold_core::{
-    Adopt, Change as Wanted, Changed, ClaimId, ClientInfo, KeyMachine, Mode, Phase, RenewalPolicy,
-    Rotate,
-};
+use leasehold_core::{Change as Wanted, *};
 
 use crate::client_machines::world::{Attempt, Change, ONE, Offer, What, World};
 

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Acknowledges, Claim, ClaimId, ClientInfo, Command, Deadlines, End, Event, Failure, Key,
-    KeyMachine, LeaseState, Loss, Moment, Phase, Push, RenewalPolicy, Reply, Response, StoreTime,
-    Terms,
-};
+use leasehold_core::*;
 
 use crate::client_machines::climate::MS;
 use crate::client_machines::world::{Attempt, Held, ONE, Pending, Sent, What, World};
@@ -143,7 +139,7 @@ impl World {
         }
     }
 
-    fn transmit(&mut self, client: usize, transmit: leasehold_core::Transmit) {
+    fn transmit(&mut self, client: usize, transmit: Transmit) {
         self.serial += 1;
         let request = self.serial;
         let climate = self.climate.clone();

@@ -3,10 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use leasehold_core::{
-    Arrival, ChangeId, ClaimId, ClaimMachine, ClaimNumber, Command, Event, Failure, Inbox,
-    KeyMachine, Mode, Moment, Queue, Reply, Response, StoreTime, Token, Transmit,
-};
+use leasehold_core::*;
 
 use crate::client_machines::climate::{Climate, Real, SECOND};
 use crate::common::break_all;

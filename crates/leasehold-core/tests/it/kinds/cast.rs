@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Adopt, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Outcome, Queue, Renew,
-    Reply, Rotate, Snapshot, StoreTime,
-};
+use leasehold_core::*;
 use proptest::prelude::*;
 
 use crate::common::{self, break_all, release};

@@ -1,8 +1,6 @@
 //! Elections: one leader, and observers.
 
-use leasehold_core::{
-    Arrival, Claim, Command, Event, Mode, Note, OwnerSecret, Renew, Reply, StoreTime, Token,
-};
+use leasehold_core::*;
 use proptest::prelude::*;
 
 use crate::common::{lock_mode, release};

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Claim, ClaimId, ClientInfo, Command, Event, Inbox, Mode, Outcome, Proposal, Queue,
-    Renew, Reply, StoreTime, Token, Void, Voided,
-};
+use leasehold_core::*;
 
 const TTL: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(60);

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClaimId, Command, DROPS_PER_STEP, Event, Mode, Queue, Reply, StoreTime, TOMBSTONE_LIFE,
-    TOMBSTONES,
-};
+use leasehold_core::*;
 
 use crate::common::{release, standing, vacate};
 use crate::queue_properties::histories::{inbox, ms};

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Adopt, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, OwnerSecret, Release, Renew,
-    Rotate, Token,
-};
+use leasehold_core::*;
 use proptest::prelude::*;
 
 use crate::common::lock_mode;

@@ -3,11 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, BreakReply, Capacity, Claim, ClaimId, ClaimReply, ClaimView, Command, DROPS_PER_STEP,
-    Event, Holder, Mode, Queue, ReleaseReply, Renew, RenewReply, Reply, ResizeReply, Snapshot,
-    StoreTime, TOMBSTONE_LIFE, TOMBSTONES, Token, UNHEARD_CUT, WaiterView, WatchReply,
-};
+use leasehold_core::*;
 
 use crate::common::vacate;
 use crate::queue_properties::histories::{id_shown_as, ms};

@@ -4,10 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Capacity, Claim, ClaimId, ClientInfo, Command, Inbox, Mode, Note, Now, OwnerSecret,
-    PROMOTED_FLOOR, Release, Renew, Reply, Rotate, StoreTime, TOMBSTONE_LIFE, Token, UNHEARD_CUT,
-};
+use leasehold_core::*;
 
 /// One live claim, as the reference sees it.
 #[derive(Debug, Clone)]

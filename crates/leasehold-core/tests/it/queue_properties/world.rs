@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    Arrival, Capacity, ClaimId, Command, Event, Inbox, Mode, Now, Outcome, Queue, Snapshot,
-    StoreTime, Token, UNHEARD_CUT,
-};
+use leasehold_core::*;
 use serde_json::Value;
 
 use crate::queue_properties::audited::Audited;

@@ -1,10 +1,7 @@
 //! A simulated client of a set: acquires, renews, releases, dies.
 
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
-use leasehold_core::{
-    Claim, ClaimId, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, Token, Validity, Void,
-    Voided,
-};
+use leasehold_core::*;
 
 use crate::quorum::checks::{Checks, Fault};
 use crate::quorum::climate::{Broken, Climate, MAX_TTL};

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, Closed, Command, Now, Queue, Reply, ServerMarker, SetTerms, StoreTime, Token, Void,
-    Voided,
-};
+use leasehold_core::*;
 
 use crate::quorum::climate::Broken;
 

@@ -239,8 +239,7 @@ async fn what_is_done_once_in_a_period_is_still_being_done() {
     let store = Store::local();
     let gate = Gate::new(&store, "gate");
     let process = left(&store, "--every 1h", DAEMON).await;
-    let again = store.run("run --every 1h --json k -- true").await;
-    let skipped = &events(&again.stderr)[0];
+    let skipped = &events(&store.run("run --every 1h --json k -- true").await.stderr)[0];
     includes(skipped, json!({"event": "skipped", "running": true}));
     gate.open().await;
     process.finish().await.has_code(Some(0));

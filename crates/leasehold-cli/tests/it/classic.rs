@@ -30,8 +30,7 @@ async fn a_command_is_given_no_token() {
         ran.has_printed(Some(0), "invoice-42 none none none\n");
         ran.has_said("acquired invoice-42, without a token");
     }
-    let ran = run(&server, "run --json -k a -k b -- true").await;
-    let events = events(&ran.stderr);
+    let events = events(&run(&server, "run --json -k a -k b -- true").await.stderr);
     let acquired = events.iter().find(|it| it["event"] == "acquired").unwrap();
     let tokens = ["token", "tokens"].map(|name| acquired.get(name));
     assert_eq!(tokens, [None, None], "{acquired}");

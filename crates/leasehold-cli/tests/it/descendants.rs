@@ -47,9 +47,8 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
     if !is_root("becoming another user") {
         return;
     }
-    let script = "echo up; exec sleep 60";
     let run = "run k -- setpriv --reuid 65534 --regid 65534 --clear-groups sh -c";
-    let process = printing(&Store::memory(), (run, script), "up").await;
+    let process = printing(&Store::memory(), (run, "echo up; exec sleep 60"), "up").await;
     process.signal(Signal::KILL);
     // Its output ends when the command has gone: both held the same pipes.
     process.finish().await.has_code(None);

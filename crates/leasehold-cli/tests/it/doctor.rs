@@ -143,10 +143,9 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
     assert!(promised.starts_with("Exclusion"), "{promised}");
     says(&promised, ["maxmemory-policy volatile-ttl"]);
 
-    let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
     let strict = RedisServer::builder()
         .persistent()
-        .user("bob", rights)
+        .user("bob", "on >secret ~leasehold:* &leasehold:* +@all -hset")
         .start();
     let seen = finds(&strict.url_as("bob", "secret"), 2, &["unsafe scripts"]).await;
     seen.has_shown("ACL SETUSER bob on");
@@ -158,10 +157,9 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
 
 #[tokio::test]
 async fn what_can_be_done_without_is_a_warning() {
-    let rights = "on >secret ~* resetchannels +@all -info -scan";
     let server = RedisServer::builder()
         .persistent()
-        .user("bob", rights)
+        .user("bob", "on >secret ~* resetchannels +@all -info -scan")
         .start();
     let expected = [
         "warning info",

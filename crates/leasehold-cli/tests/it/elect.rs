@@ -108,9 +108,8 @@ async fn signals_go_on_to_the_command_and_end_the_candidate(store: &Store) {
 
 async fn those_who_observe_are_told_each_change(store: &Store) {
     let observer = printing(store, "elect --observe k", "nobody leads").await;
-    let script = "echo up; until test -e go; do sleep 0.02; done";
     let elect = "elect --once --label blue --note '10.0.0.7:80\nx' k -- sh -c";
-    let leader = store.spawn((elect, script));
+    let leader = store.spawn((elect, "echo up; until test -e go; do sleep 0.02; done"));
     let term = leads(&leader).await;
     let said = observer.prints("term ").await;
     let who = format!("(pid {}, label blue) since 2", leader.pid());

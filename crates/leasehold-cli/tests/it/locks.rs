@@ -46,8 +46,7 @@ async fn a_busy_lock_is_75_or_the_chosen_status(store: &Store) {
     let quiet = store.run("run -q -n orders/42 -- true").await;
     quiet.has_been_quiet(Some(75));
 
-    let ended = store.run("run -n --json orders/42 -- true").await;
-    let events = events(&ended.stderr);
+    let events = events(&store.run("run -n --json orders/42 -- true").await.stderr);
     assert_eq!(events[0]["event"], "conflict");
     assert_eq!(events[0]["holders"][0]["owner"]["pid"], holder.pid());
     let exit = json!({"event": "exit", "status": 75, "signal": null});

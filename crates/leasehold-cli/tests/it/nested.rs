@@ -88,9 +88,8 @@ async fn what_is_handed_on_is_for_that_store_only() {
     Process::run(command).await.has_printed(Some(0), "ran\n");
 
     // Nor is one handed on by an outer leasehold to what runs under a store that has none.
-    let script = "echo ${LEASEHOLD_STORE_FILE-none}";
     let handed = [("LEASEHOLD_STORE_FILE", "/proc/1/fd/1")];
-    let run = ("run k -- sh -c", script);
+    let run = ("run k -- sh -c", "echo ${LEASEHOLD_STORE_FILE-none}");
     let ended = Store::memory().run_with(&handed, run).await;
     assert_eq!(ended.stdout, "none\n");
 }

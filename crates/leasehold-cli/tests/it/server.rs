@@ -329,8 +329,7 @@ async fn ls_prints_thousands_of_keys() {
     assert_eq!(table.lines().count(), 2502, "a heading and the rows");
     let headings = table.lines().filter(|line| line.starts_with("KEY "));
     assert_eq!(headings.count(), 1);
-    let json = run(&url, "ls --json copy/*").await.stdout;
-    let locks = json_lines(&json);
+    let locks = json_lines(&run(&url, "ls --json copy/*").await.stdout);
     let keys: BTreeSet<_> = locks.iter().map(|it| it["key"].to_string()).collect();
     assert_eq!((locks.len(), keys.len()), (2500, 2500));
 }

@@ -187,8 +187,7 @@ async fn a_leader_is_followed_and_becomes_a_holder() {
 
 #[tokio::test]
 async fn grants_are_numbered_and_renewed_when_it_is_said() {
-    let settings = Settings::default().with_renew_at(0.5);
-    let client = client_with("memory:", settings).await;
+    let client = client_with("memory:", Settings::default().with_renew_at(0.5)).await;
     let lock = client.rwlock("k").unwrap();
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let numbers: [GrantNumber; 2] = [one.number(), two.number()];

@@ -91,18 +91,15 @@ const WORDS: &str = "run hold elect show ls top --watch --watch=1s --interval br
     --recover-as ../x -S --store redis://u:p@h --json --no-wait --help --version --grace --label \
     \u{1f512} \u{1b}[2J";
 
-/// These, and what is no word.
-fn words() -> Vec<&'static str> {
-    WORDS.split(' ').chain(["", " "]).collect()
-}
-
 proptest::proptest! {
     /// Arguments are understood, or refused with words and a status; nothing else.
     #[test]
     fn any_arguments_are_understood_or_refused(
         typed in proptest::collection::vec(
             proptest::prop_oneof![
-                8 => proptest::sample::select(words()).prop_map(str::to_owned),
+                // These, and what is no word.
+                8 => proptest::sample::select(WORDS.split(' ').chain(["", " "]).collect::<Vec<_>>())
+                    .prop_map(str::to_owned),
                 1 => proptest::prelude::any::<String>(),
             ],
             0..12,

@@ -9,12 +9,6 @@ use crate::serve::{Serving, TOKEN, serve, token_file};
 /// A name of somebody who means harm: a tag, quotes, an emoji and a right-to-left mark.
 const HOSTILE: &str = "<img src=x onerror=\"window.ran=1\">'\"&amp;🔒\u{200f}\u{5d0}";
 
-fn with_history() -> Store {
-    let mut store = Store::local();
-    store.url += "?audit=1000";
-    store
-}
-
 async fn open(serving: &Serving, view: &str) -> Browser {
     let browser = Browser::start().await;
     browser.open(&serving.page(view)).await;
@@ -144,7 +138,8 @@ async fn the_table_follows_the_locks() {
 
 #[tokio::test]
 async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
-    let store = with_history();
+    let mut store = Store::local();
+    store.url += "?audit=1000";
     let token = token_file(&store);
     let serving = serve(&store, ("--allow-break --token-file", &token)).await;
     let done = store

@@ -25,10 +25,6 @@ fn quits(mut terminal: Terminal) {
 fn ends_and_restores(mut terminal: Terminal, modes: &rustix::termios::Termios) {
     let status = terminal.end();
     assert_eq!(status.code(), Some(0), "{}", terminal.screen().contents());
-    assert_restored(&terminal, modes);
-}
-
-fn assert_restored(terminal: &Terminal, modes: &rustix::termios::Termios) {
     let screen = terminal.screen();
     assert!(!screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste());
     assert_eq!(format!("{:?}", terminal.modes()), format!("{modes:?}"));

@@ -24,6 +24,14 @@ fn log(directory: &Arc<Directory>, limit: &str) -> Log {
     Log::open(directory, limit.parse().unwrap()).unwrap()
 }
 
+/// A log that keeps so much, and where it is.
+fn opened(limit: &str) -> (Place, Arc<Directory>, Log) {
+    let place = Place::new();
+    let directory = place.directory();
+    let log = log(&directory, limit);
+    (place, directory, log)
+}
+
 /// The tokens of what can be read from there on.
 fn read(directory: &Directory, from: &mut Option<((u64, u64), usize)>) -> Vec<u64> {
     let mut tokens = Vec::new();
@@ -37,9 +45,7 @@ fn read(directory: &Directory, from: &mut Option<((u64, u64), usize)>) -> Vec<u6
 
 /// Adds an entry each so often; what can be read then.
 fn kept(limit: &str, entries: u64, every: Duration) -> (Place, Vec<u64>) {
-    let place = Place::new();
-    let directory = place.directory();
-    let log = log(&directory, limit);
+    let (place, directory, log) = opened(limit);
     for number in 1..=entries {
         let at = START + every * u32::try_from(number).unwrap();
         log.add(&key("k"), vec![entry(number, at)]);
@@ -68,9 +74,7 @@ fn entries_of_so_long_a_time_are_kept() {
 #[test]
 fn a_file_ends_by_its_age_however_it_begins() {
     for cut_off in [true, false] {
-        let place = Place::new();
-        let directory = place.directory();
-        let (log, odd) = (log(&directory, "1h"), "\"".repeat(255));
+        let ((place, _, log), odd) = (opened("1h"), "\"".repeat(255));
         if cut_off {
             fs::write(place.at("audit/current.jsonl"), "{\"key\":\"k\",\"at\":17").unwrap();
         }
@@ -86,9 +90,7 @@ fn a_file_ends_by_its_age_however_it_begins() {
 /// All that were begun after it have later names.
 #[test]
 fn a_clock_that_was_ahead_does_not_keep_files_for_ever() {
-    let place = Place::new();
-    let directory = place.directory();
-    let log = log(&directory, "1h");
+    let (place, _, log) = opened("1h");
     let ahead = place.at(&format!("audit/{:020}.jsonl", START.0 * 2));
     fs::write(&ahead, "").unwrap();
     let file = fs::File::options().write(true).open(&ahead).unwrap();
@@ -103,9 +105,7 @@ fn a_clock_that_was_ahead_does_not_keep_files_for_ever() {
 
 #[test]
 fn a_file_with_the_last_number_is_followed_by_others() {
-    let place = Place::new();
-    let directory = place.directory();
-    let log = log(&directory, "1000");
+    let (place, directory, log) = opened("1000");
     fs::write(place.at(&format!("audit/{}.jsonl", u64::MAX)), "").unwrap();
     fs::write(place.at("audit/current.jsonl"), "\n".repeat(1 << 17)).unwrap();
     log.add(&key("k"), vec![entry(7, START)]);
@@ -172,9 +172,7 @@ fn writers_that_end_files_at_once_lose_none() {
 
 #[test]
 fn a_line_that_was_cut_off_hides_no_other() {
-    let place = Place::new();
-    let directory = place.directory();
-    let log = log(&directory, "1000");
+    let (place, directory, log) = opened("1000");
     log.add(&key("k"), vec![entry(1, START)]);
     let current = place.at("audit/current.jsonl");
     let mut file = fs::OpenOptions::new().append(true).open(current).unwrap();
@@ -187,9 +185,7 @@ fn a_line_that_was_cut_off_hides_no_other() {
 
 #[test]
 fn a_log_that_was_removed_with_its_directory_goes_on() {
-    let place = Place::new();
-    let directory = place.directory();
-    let log = log(&directory, "1000");
+    let (place, directory, log) = opened("1000");
     log.add(&key("k"), vec![entry(1, START)]);
     fs::remove_dir_all(place.at("audit")).unwrap();
     log.add(&key("k"), vec![entry(2, START)]);

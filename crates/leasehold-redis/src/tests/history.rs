@@ -115,11 +115,6 @@ impl History {
         id(self.number + self.dice.roll(self.mix.ids))
     }
 
-    /// Most likely an id that was not used yet.
-    fn new_id(&mut self) -> ClaimId {
-        id(self.number + self.mix.ids + self.dice.roll(self.mix.ids))
-    }
-
     /// One of the last that stand.
     fn known(&mut self) -> Option<Known> {
         let last = self.standing.len().saturating_sub(8);
@@ -275,7 +270,8 @@ impl History {
             renew.rotate = Some(Rotate {
                 to: match self.dice.roll(8) {
                     0 => self.some_id(),
-                    _ => self.new_id(),
+                    // Most likely one that was not used yet.
+                    _ => id(self.number + self.mix.ids + self.dice.roll(self.mix.ids)),
                 },
                 version: version + self.dice.roll(6) / 5,
                 adopt: (!self.dice.one_in(3)).then(|| Adopt {

@@ -90,7 +90,9 @@ fn note() -> Option<Note> {
 
 /// The log of a server, in which neither an id of the four claims nor their note is.
 fn no_secret_lies_at(server: &RedisServer) -> Vec<u8> {
-    let log = lies_at(server);
+    let log: Vec<(String, Vec<Vec<u8>>)> = server.query(&["XRANGE", "leasehold:audit", "-", "+"]);
+    let fields = log.into_iter().flat_map(|(_, fields)| fields.concat());
+    let log: Vec<u8> = fields.collect();
     let holds = |text: &str| has(&log, text);
     let is_log = holds("a label") && holds("leasehold:lock:k");
     assert!(is_log, "it is the log");
@@ -99,13 +101,6 @@ fn no_secret_lies_at(server: &RedisServer) -> Vec<u8> {
     }
     assert!(!holds("10.0.0.7"), "the note");
     log
-}
-
-/// The whole log of a server.
-fn lies_at(server: &RedisServer) -> Vec<u8> {
-    let log: Vec<(String, Vec<Vec<u8>>)> = server.query(&["XRANGE", "leasehold:audit", "-", "+"]);
-    let fields = log.into_iter().flat_map(|(_, fields)| fields.concat());
-    fields.collect()
 }
 
 fn has(log: &[u8], text: &str) -> bool {

@@ -330,7 +330,7 @@ async fn what_cannot_be_acknowledged_is_refused_at_once() {
 
     let memory_only = RedisServer::start();
     let on_disk = async |said: &[&str]| refused("acknowledge=disk", memory_only.url(), said).await;
-    if knows_waitaof(&memory_only) {
+    if memory_only.try_command(&["WAITAOF", "0", "0", "0"]).is_ok() {
         on_disk(&["appendonly no"]).await;
         memory_only.command(&["CONFIG", "SET", "appendonly", "yes"]);
         memory_only.command(&["CONFIG", "SET", "appendfsync", "no"]);
@@ -338,10 +338,6 @@ async fn what_cannot_be_acknowledged_is_refused_at_once() {
     } else {
         says(on_disk(&[]).await.hint().unwrap(), ["7.2"]);
     }
-}
-
-fn knows_waitaof(server: &RedisServer) -> bool {
-    server.try_command(&["WAITAOF", "0", "0", "0"]).is_ok()
 }
 
 #[tokio::test]

@@ -35,10 +35,6 @@ impl Witness {
         assert!(before < lease.token().get(), "{before} {:?}", lease.token());
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
-
-    fn leaves(&self) {
-        self.holding.store(false, Ordering::SeqCst);
-    }
 }
 
 /// Waits in one of the ways in which a caller can, and may give up at any moment.
@@ -68,7 +64,7 @@ async fn a_crowd(server: &RedisServer) -> u64 {
                 if dice.one_in(2) {
                     sleep(Duration::from_micros(dice.roll(500))).await;
                 }
-                witness.leaves();
+                witness.holding.store(false, Ordering::SeqCst);
                 match dice.roll(3) {
                     0 => drop(lease),
                     1 => drop(tokio::spawn(lease.release())),

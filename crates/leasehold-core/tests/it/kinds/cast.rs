@@ -129,11 +129,6 @@ impl Cast {
         self.queue.apply(command, self.clock)
     }
 
-    /// What becomes of a probe that changes nothing.
-    pub(crate) fn would(&self, command: &Command) -> Outcome {
-        self.queue.clone().apply(command, self.clock)
-    }
-
     /// A claim that does not wait, of somebody who is not of the cast.
     pub(crate) fn stranger() -> Command {
         Command::Claim(Claim {
@@ -144,7 +139,8 @@ impl Cast {
 
     /// Whether somebody else would be granted at once.
     pub(crate) fn is_free(&self) -> bool {
-        self.would(&Self::stranger()).reply.is_grant()
+        let mut probed = self.queue.clone();
+        probed.apply(&Self::stranger(), self.clock).reply.is_grant()
     }
 
     /// The command of a move, if the client can make it.
@@ -203,7 +199,7 @@ impl Cast {
                 ..plain
             }),
             // Nobody asks for it before holding.
-            Verb::Downgrade if self.holds(who) => Command::Renew(Renew {
+            Verb::Downgrade if self.is_held(&part.id) => Command::Renew(Renew {
                 downgrade: true,
                 ..plain
             }),
@@ -252,10 +248,5 @@ impl Cast {
     pub(crate) fn is_held(&self, id: &ClaimId) -> bool {
         let (hint, holders) = (id.to_string(), self.look().holders);
         holders.iter().any(|h| h.claim.id_hint == hint)
-    }
-
-    fn holds(&self, who: usize) -> bool {
-        let part = self.parts[who].as_ref();
-        part.is_some_and(|part| self.is_held(&part.id))
     }
 }

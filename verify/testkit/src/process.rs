@@ -294,6 +294,39 @@ impl Process {
         self.signal(signal);
         self.finish().await
     }
+
+    /// Waits as [`finish`](Self::finish) does, and expects this exit code.
+    ///
+    /// # Panics
+    ///
+    /// As it does, and where the process has ended in another way.
+    pub async fn ends(self, code: i32) -> Finished {
+        let ended = self.finish().await;
+        ended.has_code(Some(code));
+        ended
+    }
+
+    /// The same, with that within standard error.
+    ///
+    /// # Panics
+    ///
+    /// As [`ends`](Self::ends) does, and where it has not said so.
+    pub async fn ends_saying(self, code: i32, text: impl AsRef<str>) -> Finished {
+        let ended = self.ends(code).await;
+        ended.has_said(text);
+        ended
+    }
+
+    /// The same, with exactly that on standard output.
+    ///
+    /// # Panics
+    ///
+    /// As [`ends`](Self::ends) does, and where it has printed something else.
+    pub async fn ends_printing(self, code: i32, stdout: &str) -> Finished {
+        let ended = self.finish().await;
+        ended.has_printed(Some(code), stdout);
+        ended
+    }
 }
 
 impl Drop for Process {

@@ -113,8 +113,7 @@ async fn a_program_that_may_not_be_started_again_says_so() {
     let (program, waiting) = waits_without_shim(&store).await;
     fs::set_permissions(program, Permissions::from_mode(0o644)).unwrap();
     holder.signal(Signal::TERM);
-    let ended = waiting.finish().await;
-    ended.has_printed(Some(71), "");
+    let ended = waiting.ends_printing(71, "").await;
     ended.has_said("cannot start echo: leasehold may not start its own program");
     store.run("run -n k -- true").await.has_code(Some(0));
 }
@@ -211,8 +210,7 @@ async fn a_shim_that_cannot_take_all_descriptors_starts_nothing() {
     };
     prlimit(Some(only_child_of(&waiting)), Resource::Nofile, few).unwrap();
     holder.signal(Signal::TERM);
-    let ended = waiting.finish().await;
-    ended.has_ended_saying(Some(71), "cannot start touch: ");
+    waiting.ends_saying(71, "cannot start touch: ").await;
     assert!(!store.path("ran").exists());
 }
 

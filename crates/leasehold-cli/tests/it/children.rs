@@ -114,8 +114,7 @@ async fn a_lost_lock_ends_what_was_left(store: &Store) {
     }
     store.run("break --yes k").await;
     // Its output ends with them.
-    let ended = process.finish().await;
-    ended.has_ended_saying(Some(79), "lost k: ");
+    process.ends_saying(79, "lost k: ").await;
 }
 
 async fn killed_itself_it_takes_along_what_was_left(store: &Store) {
@@ -192,8 +191,7 @@ async fn what_ends_meanwhile_is_reaped() {
     let script = "(sh -c 'read go < gate; exec sh meanwhile.sh' &)";
     let process = left(&store, "", script).await;
     gate.open().await;
-    let ended = process.finish().await;
-    ended.has_printed(Some(0), "leasehold-shim\nlooked\n");
+    process.ends_printing(0, "leasehold-shim\nlooked\n").await;
 }
 
 #[tokio::test]

@@ -255,8 +255,7 @@ async fn a_loss_says_what_the_server_said() {
         let holder = holder(&server.url_as("bob", "secret"), &files, "", true);
         holder.prints("up").await;
         server.command(change);
-        let ended = holder.finish().await;
-        ended.has_code(Some(79));
+        let ended = holder.ends(79).await;
         // Before the end, and at the end.
         for words in ["cannot renew k", "lost k: "] {
             let mut lines = ended.stderr.lines();

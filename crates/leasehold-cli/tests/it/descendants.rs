@@ -86,8 +86,7 @@ async fn a_shim_that_is_killed_ends_the_command() {
     let process = Store::memory().spawn(("run k -- sh -c", "echo $PPID; exec sleep 60"));
     let shim: i32 = process.prints("").await.parse().unwrap();
     kill_process(Pid::from_raw(shim).unwrap(), Signal::KILL).unwrap();
-    let ended = process.finish().await;
-    ended.has_ended_saying(Some(71), "was killed");
+    process.ends_saying(71, "was killed").await;
 }
 
 /// A process that is known after its end.
@@ -235,8 +234,7 @@ async fn beyond_the_longest_hold_the_lock_is_kept_while_what_cannot_be_killed_ru
     tokio::time::sleep(std::time::Duration::from_millis(15_500)).await;
     assert!(!user.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
-    let ended = process.finish().await;
-    ended.has_code(Some(79));
+    let ended = process.ends(79).await;
     for claimed in ["killing the command", "stopping the command", "lost k"] {
         ended.has_not_said(claimed);
     }
@@ -251,8 +249,7 @@ async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left
     user.breaks().await;
     process.says("\"then\":\"may_overlap\"").await;
     kill_process(command, Signal::KILL).unwrap();
-    let ended = process.finish().await;
-    ended.has_code(Some(79));
+    let ended = process.ends(79).await;
     let events = events(&ended.stderr);
     let lost: Vec<_> = events.iter().filter(|it| it["event"] == "lost").collect();
     assert_eq!(lost.len(), 1, "{events:?}");
@@ -268,8 +265,7 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
     process.says("\"signal\":9").await;
     assert!(user.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
-    let ended = process.finish().await;
-    ended.has_code(Some(79));
+    let ended = process.ends(79).await;
     let events = events(&ended.stderr);
     let of = |name| events.iter().filter(move |event| event["event"] == name);
     let all_refused = of("lost").all(|lost| lost["action"] == "refused");

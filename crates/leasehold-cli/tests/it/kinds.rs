@@ -80,8 +80,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     let waiter = store.spawn(("run -k c -k a -k 'b = \"1\"' -- sh -c", script));
     waiter.says("waiting for a (position 1), held by ").await;
     holder.signal(Signal::TERM);
-    let ended = waiter.finish().await;
-    ended.has_code(Some(0));
+    let ended = waiter.ends(0).await;
     let lines: Vec<_> = ended.stdout.lines().collect();
     let tokens: Value = serde_json::from_str(lines[1]).unwrap();
     assert_eq!(tokens.as_object().unwrap().len(), 3, "{tokens}");
@@ -92,8 +91,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     assert_eq!(store.show("c").await["holders"][0]["mode"], "shared");
     // Losing one is losing all.
     store.run("break -y a").await;
-    let ended = readers.finish().await;
-    ended.has_code(Some(79));
+    let ended = readers.ends(79).await;
     ended.has_said_first("leasehold: lost a: ");
     store.until_free("c").await;
 }

@@ -136,11 +136,9 @@ async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
     let waiter = store.spawn(("run k -- sh -c", "echo token $LEASEHOLD_TOKEN"));
     waiter.says("waiting").await;
     holder.signal(Signal::STOP);
-    let second = waiter.finish().await;
-    second.has_code(Some(0));
+    let second = waiter.ends(0).await;
     holder.signal(Signal::CONT);
-    let ended = holder.finish().await;
-    ended.has_ended_saying(Some(79), "leasehold: lost k: ");
+    holder.ends_saying(79, "leasehold: lost k: ").await;
     let token = |line: &str| line.trim()["token ".len()..].parse::<u64>().unwrap();
     assert!(token(&first) < token(&second.stdout));
 }
@@ -152,8 +150,7 @@ async fn a_broken_lock_ends_its_command(store: &Store) {
     ends_saying(store, "break k", 64, "hint: use --yes").await;
     let done = ends(store, "break --yes --json k", 0).await.json();
     includes(&done, json!({"key": "k", "holders": 1}));
-    let ended = holder.finish().await;
-    ended.has_printed(Some(79), "up\ntold\n");
+    let ended = holder.ends_printing(79, "up\ntold\n").await;
     // A holder that has only just begun does not listen yet: then it finds its claim gone.
     ended.has_said_first("leasehold: lost k: ");
     let next = ("run k -- sh -c", "echo $LEASEHOLD_TOKEN");

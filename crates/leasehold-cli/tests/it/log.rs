@@ -140,8 +140,7 @@ async fn an_outage_is_said_once_and_waited_through() {
     follower.says("the store answers again").await;
     server.command(&["DEL", "leasehold:audit"]);
     server.command(&["LPUSH", "leasehold:audit", "theirs"]);
-    let ended = follower.finish().await;
-    ended.has_ended_saying(Some(65), "is not an audit log");
+    let ended = follower.ends_saying(65, "is not an audit log").await;
     let told = ended.stderr.matches("; trying again").count();
     assert_eq!(told, 1, "{}", ended.stderr);
 }

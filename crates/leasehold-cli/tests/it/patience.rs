@@ -30,8 +30,7 @@ async fn an_outage_at_the_start_is_waited_through() {
         let said = process.says("; trying again").await;
         assert!(said.contains("cannot connect to"), "{said}");
         server.start_again();
-        let ended = process.finish().await;
-        ended.has_printed(Some(0), "ran\n");
+        let ended = process.ends_printing(0, "ran\n").await;
         is_told(1, &ended);
         ended.has_said("the store is available again after ");
         server.kill();
@@ -55,8 +54,7 @@ async fn an_outage_while_waiting_is_waited_through_from_the_tail() {
     waiter.says("\"store_available\"").await;
     waiter.says("\"event\":\"waiting\"").await;
     holder.signal(Signal::TERM);
-    let ended = waiter.finish().await;
-    ended.has_printed(Some(0), "ran\n");
+    let ended = waiter.ends_printing(0, "ran\n").await;
     // All of the waiting counts, the outage too.
     let acquired = acquired(&ended);
     let waited = acquired["waited_ms"].as_u64().unwrap();
@@ -142,8 +140,7 @@ async fn the_end_of_patience_in_an_outage_names_the_outage() {
     let _holder = holder_at(&url, "--ttl 5m k").await;
     let waiter = saying(&url, "run -w 3s k -- true", "waiting for k").await;
     server.stop();
-    let ended = waiter.finish().await;
-    ended.has_ended_saying(Some(69), "gave up after ");
+    let ended = waiter.ends_saying(69, "gave up after ").await;
     ended.has_not_said("is held");
     server.cont();
 }
@@ -248,8 +245,7 @@ async fn an_observer_ends_when_it_may_not_look() {
     let observer = printing(&url, "elect boss --observe", "nobody leads").await;
     server.command(&["ACL", "SETUSER", "bob", "-@all", "+ping"]);
     let leads = spawn(&server.url(), "elect boss -- sleep 600");
-    let ended = observer.finish().await;
-    ended.has_ended_saying(Some(69), "may not do this");
+    observer.ends_saying(69, "may not do this").await;
     leads.ends_by(Signal::TERM).await;
 }
 

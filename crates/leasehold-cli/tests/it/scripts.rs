@@ -80,10 +80,8 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
     }
     let lines = "trap 'echo told; exit 3' TERM; T=$(\"$L\" hold --background --while-parent k); \
         \"$L\" break -q --yes k; while :; do sleep 0.05; done";
-    let ended = script(store, lines).finish().await;
-    ended.has_printed(Some(3), "told\n");
-    let refused = script(store, "\"$L\" hold --background k").finish().await;
-    refused.has_code(Some(64));
+    script(store, lines).ends_printing(3, "told\n").await;
+    script(store, "\"$L\" hold --background k").ends(64).await;
 }
 
 async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {
@@ -252,8 +250,7 @@ async fn a_lease_is_not_lost_while_another_process_releases_it() {
     assert!(is_free(&store.show("k").await));
     fs::remove_file(store.path("f")).unwrap();
     drop(file);
-    let ended = holder.finish().await;
-    ended.has_code(Some(0));
+    let ended = holder.ends(0).await;
     ended.has_not_said("lost k");
 }
 
@@ -277,8 +274,7 @@ async fn a_key_is_waited_for_and_not_taken(store: &Store) {
     let shown = store.show("k").await;
     assert_eq!(shown["waiters"], json!([]), "it claims nothing");
     two.signal(Signal::TERM);
-    let ended = waiting.finish().await;
-    ended.has_ended_saying(Some(0), "k is free, after ");
+    waiting.ends_saying(0, "k is free, after ").await;
     // One that has died is not waited for longer than its lease.
     let (dead, _) = store.holder("--ttl 1s k").await;
     dead.signal(Signal::KILL);
@@ -356,8 +352,7 @@ async fn a_descriptor_that_cannot_be_waited_for_is_refused() {
         ("hold --fd x k", "name it by its number"),
     ] {
         let lines = format!("\"$L\" {arguments}");
-        let refused = script(&store, &lines).finish().await;
-        refused.has_ended_saying(Some(64), why);
+        script(&store, &lines).ends_saying(64, why).await;
     }
 }
 

@@ -89,8 +89,7 @@ async fn what_was_lost_unnoticed_is_found_at_the_release() {
     let holder = store.up(("run k -- sh -c", script)).await;
     store.server().command(&["FLUSHALL"]);
     std::fs::write(store.path("go"), "").unwrap();
-    let ended = holder.finish().await;
-    ended.has_code(Some(79));
+    let ended = holder.ends(79).await;
     ended.has_said_first("leasehold: lost k: ");
 }
 
@@ -101,8 +100,7 @@ async fn a_server_that_is_gone_at_the_end_changes_no_status() {
     let holder = store.up(("run k -- sh -c", script)).await;
     store.server().kill();
     std::fs::write(store.path("go"), "").unwrap();
-    let ended = holder.finish().await;
-    ended.has_ended_saying(Some(5), "leasehold: warning: ");
+    holder.ends_saying(5, "leasehold: warning: ").await;
 }
 
 #[tokio::test]

@@ -195,8 +195,7 @@ impl Payer {
         if let Some(mut input) = self.input.take() {
             writeln!(input, "{order}").unwrap();
             drop(input);
-            let ended = self.process.finish().await;
-            ended.has_code(Some(1));
+            let ended = self.process.ends(1).await;
             ended.has_said(said);
             ended.has_said(REFUSED);
         } else {

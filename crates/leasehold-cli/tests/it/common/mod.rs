@@ -261,9 +261,7 @@ impl Target for &String {
 
 /// Runs the command there, and expects this status.
 pub(crate) async fn ends(on: impl Target, arguments: impl Arguments, status: i32) -> Finished {
-    let ended = Process::run(on.with(arguments)).await;
-    ended.has_code(Some(status));
-    ended
+    Process::spawn(on.with(arguments)).ends(status).await
 }
 
 /// The same, with that within standard error.
@@ -273,9 +271,8 @@ pub(crate) async fn ends_saying(
     status: i32,
     said: impl AsRef<str>,
 ) -> Finished {
-    let ended = ends(on, arguments, status).await;
-    ended.has_said(said);
-    ended
+    let process = Process::spawn(on.with(arguments));
+    process.ends_saying(status, said).await
 }
 
 /// The same, with exactly that on standard output.
@@ -285,9 +282,8 @@ pub(crate) async fn ends_printing(
     status: i32,
     stdout: &str,
 ) -> Finished {
-    let ended = Process::run(on.with(arguments)).await;
-    ended.has_printed(Some(status), stdout);
-    ended
+    let process = Process::spawn(on.with(arguments));
+    process.ends_printing(status, stdout).await
 }
 
 /// A process that has said this.

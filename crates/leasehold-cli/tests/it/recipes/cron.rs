@@ -112,8 +112,7 @@ async fn with_each_job(case: impl AsyncFn(&Job, &Crontab, [Machine<'_>; 2])) {
 
 /// Starts it, and expects it to be skipped without a word.
 async fn is_skipped(job: &Job, crontab: &Crontab, machine: &Machine<'_>) {
-    let skipped = job.start(machine, crontab).finish().await;
-    skipped.has_printed(Some(0), "");
+    let skipped = job.start(machine, crontab).ends_printing(0, "").await;
     skipped.has_been_quiet(Some(0));
 }
 
@@ -159,8 +158,8 @@ async fn without_the_store_cron_has_a_line_to_mail() {
             command: job.command.replace("--retry-for 5m", "--retry-for 300ms"),
             input: String::new(),
         };
-        let ended = job.start_with(&machine, &variables).finish().await;
-        ended.has_printed(Some(69), "");
+        let started = job.start_with(&machine, &variables);
+        let ended = started.ends_printing(69, "").await;
         ended.has_said_first("leasehold: ");
     })
     .await;

@@ -103,8 +103,8 @@ async fn what_a_program_leaves_behind_is_reaped() {
         let fleet = Fleet::of(STORE.1);
         let machine = fleet.machine();
         machine.install(&image.command[0], script);
-        let ended = image.start(&machine, &[STORE]).finish().await;
-        ended.has_printed(Some(0), "leasehold\nreaped\n");
+        let started = image.start(&machine, &[STORE]);
+        started.ends_printing(0, "leasehold\nreaped\n").await;
     }
 }
 
@@ -114,8 +114,7 @@ async fn a_container_without_a_store_does_not_run() {
         let fleet = Fleet::of(STORE.1);
         let machine = fleet.machine();
         machine.install_job(&image.command[0]);
-        let ended = image.start(&machine, &[]).finish().await;
-        ended.has_printed(Some(64), "");
+        let ended = image.start(&machine, &[]).ends_printing(64, "").await;
         ended.has_said("the store is empty");
     }
 }

@@ -152,13 +152,11 @@ async fn a_timer_s_job_runs_on_one_machine_and_is_skipped_on_the_others() {
         let machines = fleet.two_with_job(&name);
         let runs = start(unit, &machines[0]);
         started(&runs, &name).await;
-        let skipped = start(unit, &machines[1]).finish().await;
-        skipped.has_printed(Some(0), "");
+        let skipped = start(unit, &machines[1]).ends_printing(0, "").await;
         skipped.has_said(" running on ");
         machines[0].release(&name).await;
         runs.finish().await.has_code(Some(0));
-        let skipped = start(unit, &machines[1]).finish().await;
-        skipped.has_printed(Some(0), "");
+        let skipped = start(unit, &machines[1]).ends_printing(0, "").await;
         skipped.has_said(" ran on ");
         let timer = unit.name.replace(".service", ".timer");
         assert!(units().iter().any(|unit| unit.name == timer), "{timer}");

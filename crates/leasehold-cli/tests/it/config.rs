@@ -62,8 +62,7 @@ impl Place {
     async fn refused(&self, arguments: impl Arguments) -> String {
         let mut command = self.command("config");
         command.args(arguments.words());
-        let ended = Process::run(command).await;
-        ended.has_printed(Some(64), "");
+        let ended = Process::spawn(command).ends_printing(64, "").await;
         ended.stderr
     }
 }

@@ -104,6 +104,5 @@ async fn what_is_handed_on_ends_with_the_outer_one() {
     let plain = format!("redis://{}/", server.address());
     let mut late = at(&plain, "run -n k -- true");
     late.env("LEASEHOLD_STORE_FILE", file);
-    let late = Process::run(late).await;
-    late.has_ended_saying(Some(69), "password");
+    Process::spawn(late).ends_saying(69, "password").await;
 }

@@ -120,8 +120,7 @@ async fn with_children_it_ends_after_them() {
     let store = Store::memory();
     let script = "(setsid sh -c 'echo up; sleep 0.2; echo over' &) ; exit 3";
     let run = ("run --with-children k -- sh -c", script);
-    let ended = Process::run(in_container(&store, run)).await;
-    ended.has_code(Some(3));
+    let ended = Process::spawn(in_container(&store, run)).ends(3).await;
     // Without, the system ends them with the first process.
     assert_eq!(ended.stdout, "up\nover\n");
 }

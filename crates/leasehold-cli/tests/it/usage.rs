@@ -264,8 +264,7 @@ async fn a_home_that_takes_no_directory_is_said() {
             .env("HOME", home)
             .env("LEASEHOLD_STORE", "local:")
             .env_remove("XDG_STATE_HOME");
-        let ended = Process::run(command).await;
-        ended.has_ended_saying(Some(69), why);
+        let ended = Process::spawn(command).ends_saying(69, why).await;
         ended.has_said(format!("{home}/.local/state/leasehold"));
         ended.has_said("local:/some/dir");
         ended.has_not_said("removed while in use");

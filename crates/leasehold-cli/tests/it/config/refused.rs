@@ -100,8 +100,7 @@ async fn a_password_that_is_no_text_is_refused() {
     for (arguments, status) in [("config", 64), ("config --password-file f", 0)] {
         let mut command = place.command(arguments);
         command.env("LEASEHOLD_PASSWORD", OsStr::from_bytes(b"hunter2\xff"));
-        let ended = Process::run(command).await;
-        ended.has_code(Some(status));
+        let ended = Process::spawn(command).ends(status).await;
         ended.has_not_said("hunter2");
         let cause = "LEASEHOLD_PASSWORD cannot be used: it is not UTF-8";
         assert_eq!(ended.stderr.contains(cause), status == 64, "{ended}");

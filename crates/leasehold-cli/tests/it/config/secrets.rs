@@ -156,8 +156,7 @@ async fn no_other_server_gets_the_password_of_the_environment() {
         let mut command = place.command(arguments);
         command.envs([PASSWORD]);
         command.envs(own.map(|own| ("LEASEHOLD_STORE", own)));
-        let ended = Process::run(command).await;
-        ended.has_code(Some(69));
+        let ended = Process::spawn(command).ends(69).await;
         let mut sent = String::new();
         while let Ok(bytes) = requests.try_recv() {
             sent += &String::from_utf8_lossy(&bytes);

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{
-    Adopt, Capacity, Claim, ClaimContext, ClaimId, ClientInfo, Command, Inbox, Mode, Note,
-    OwnerSecret, Proposal, Queue, Release, Renew, Reply, Rotate, StoreTime, Token, Void, Voided,
-};
+use leasehold_core::*;
 use leasehold_testkit::dice::Dice;
 
 pub(super) const HEARD: [&str; 3] = ["inbox-a", "inbox-b", "c"];

@@ -4,10 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClientInfo, Command, Inbox, Mode, OwnerSecret, Renew, Reply, Rotate, StoreTime,
-};
-use leasehold_testkit::expect::says;
+use leasehold_core::*;
 use leasehold_testkit::server::RedisServer;
 use redis::ConnectionLike;
 

@@ -4,10 +4,7 @@ use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{
-    AuditEntry, AuditEvent, Claim, Closed, Command, Event, Holder, Key, Now, Outcome, Queue, Reply,
-    ServerMarker, SetTerms, Snapshot, StoreTime, Token,
-};
+use leasehold_core::*;
 use leasehold_store::{AuditLimit, AuditRecord, ErrorKind, Push};
 use leasehold_testkit::server::RedisServer;
 use redis::{Commands, FromRedisValue, Value};

@@ -5,10 +5,7 @@ mod ringing;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use leasehold_core::{
-    Claim, ClaimId, ClientInfo, Command, Event, Inbox, Key, Mode, Note, Release, Renew, Rotate,
-    StoreTime, Token,
-};
+use leasehold_core::*;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::copy::Copy;

@@ -7,9 +7,7 @@ use leasehold_core::{Arrival, Claim, Command, Event, Mode, OwnerSecret, Reply, S
 use proptest::prelude::*;
 
 use crate::common::{break_all, release};
-use crate::kinds::cast::{
-    Cast, LEASE, Verb, adopt, claim, config, id, inbox, renew, rotate, script,
-};
+use crate::kinds::cast::*;
 
 /// Some hold for at least a while, shorter or longer than their lease; two of
 /// them are one owner's.

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::quorum::QuorumSize;
-use leasehold_core::{
-    Arrival, Capacity, ClaimView, ClientInfo, Holder, Mode, Note, Snapshot, StoreTime, Token,
-};
+use leasehold_core::*;
 
 use super::super::look::view;
 

@@ -1,17 +1,17 @@
-//! A few clients at one key, each with one claim at a time.
+//! A few clients at one key, each with one claim at a time; and what the tests of all kinds import.
 
 use std::time::Duration;
 
-use leasehold_core::*;
-use proptest::prelude::*;
+pub(crate) use leasehold_core::*;
+pub(crate) use proptest::prelude::*;
 
-use crate::common::{self, break_all, release};
+pub(crate) use crate::common::*;
 
 pub(crate) const CLIENTS: usize = 6;
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
 pub(crate) fn config() -> ProptestConfig {
-    common::config(300, 0x1ea5_e401d)
+    crate::common::config(300, 0x1ea5_e401d)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,6 @@
 //! Elections: one leader, and observers.
 
-use leasehold_core::*;
-use proptest::prelude::*;
-
-use crate::common::{lock_mode, release};
-use crate::kinds::cast::{CLIENTS, Cast, LEASE, Verb, claim, config, id, inbox, script};
+use crate::kinds::cast::*;
 
 fn candidate(who: usize) -> Claim {
     Claim {
@@ -40,7 +36,7 @@ const ALL: [Verb; 14] = {
 
 /// Whoever watches looks when it hears, and then knows the first holder until it
 /// hears again.
-fn watchers_know(wants: fn(usize) -> Claim, script: &[crate::kinds::cast::Move]) {
+fn watchers_know(wants: fn(usize) -> Claim, script: &[Move]) {
     let mut cast = Cast::new(wants);
     let mut watching: Vec<Option<(StoreTime, Leader)>> = vec![None; CLIENTS];
     for step in script {

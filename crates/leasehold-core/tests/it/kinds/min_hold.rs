@@ -3,10 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Claim, Command, Event, Mode, OwnerSecret, Reply, StoreTime};
-use proptest::prelude::*;
-
-use crate::common::{break_all, release};
 use crate::kinds::cast::*;
 
 /// Some hold for at least a while, shorter or longer than their lease; two of
@@ -103,7 +99,7 @@ proptest! {
         let leave = if dies {
             Command::Bury { inboxes: vec![inbox(0)] }
         } else {
-            Command::Release(leasehold_core::Release { id: id(0), hand_off, settled: true, unused })
+            Command::Release(Release { id: id(0), hand_off, settled: true, unused })
         };
         let left = cast.apply(&leave);
         let released = Reply::Released { held: true };
@@ -172,7 +168,7 @@ fn a_lapsed_grant_is_not_kept_when_its_client_is_buried() {
         granted: vec![(granted, Duration::ZERO)],
         passed: Vec::new(),
     });
-    cast.pass(leasehold_core::UNHEARD_CUT);
+    cast.pass(UNHEARD_CUT);
     assert!(cast.look().holders.is_empty());
     cast.apply(&Command::Bury { inboxes });
     assert!(cast.look().holders.is_empty());

@@ -1,10 +1,6 @@
 //! Several keys at once: all or nothing.
 
-use leasehold_core::{Claim, Command, Queue, Reply};
-use proptest::prelude::*;
-
-use crate::common::{lock_mode, release};
-use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, script};
+use crate::kinds::cast::*;
 
 const BUSY: [Verb; 7] = {
     use Verb::*;

@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Event, Mode, Now, OwnerSecret, Queue, Reply, StoreTime};
-
-use crate::common::{release, standing};
-use crate::kinds::cast::{claim, id, renew};
+use crate::kinds::cast::*;
 
 const START: StoreTime = StoreTime(1_700_000_000_000_000);
 

@@ -1,10 +1,6 @@
 //! Readers and writers.
 
-use leasehold_core::{Capacity, Claim, Command, Mode, Renew, Snapshot};
-use proptest::prelude::*;
-
-use crate::common::{lock_mode, release};
-use crate::kinds::cast::{Cast, LEASE, Verb, claim, config, id, renew, script};
+use crate::kinds::cast::*;
 
 /// Two of three clients read.
 fn wants(who: usize) -> Claim {

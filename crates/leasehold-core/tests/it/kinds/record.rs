@@ -1,10 +1,6 @@
 //! Serialisation of a queue: reading a written queue gives the same queue.
 
-use leasehold_core::{Claim, Mode, Note, OwnerSecret, Queue, StoreTime};
-use proptest::prelude::*;
-
-use crate::common::lock_mode;
-use crate::kinds::cast::{Cast, Verb, claim, config, id, script};
+use crate::kinds::cast::*;
 
 fn wants(who: usize) -> Claim {
     Claim {
@@ -56,7 +52,7 @@ fn written() -> serde_json::Value {
     for who in [1, 3, 5, 2] {
         let mut claim = wants(who);
         claim.id = id(who);
-        queue.apply(&leasehold_core::Command::Claim(claim), StoreTime(1_000_000));
+        queue.apply(&Command::Claim(claim), StoreTime(1_000_000));
     }
     serde_json::to_value(&queue).unwrap()
 }

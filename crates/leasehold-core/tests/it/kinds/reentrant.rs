@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold_core::{Claim, Command, Mode, OwnerSecret, Reply};
-use proptest::prelude::*;
-
-use crate::common::release;
-use crate::kinds::cast::{CLIENTS, Cast, Verb, adopt, claim, config, id, inbox, rotate, script};
+use crate::kinds::cast::*;
 
 /// Two owners, with every other client each.
 fn owner_of(who: usize) -> u128 {

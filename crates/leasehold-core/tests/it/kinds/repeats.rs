@@ -1,11 +1,7 @@
 //! Idempotence: a repeated request has no further effect, at once or while released ids are
 //! remembered.
 
-use leasehold_core::{Arrival, Claim, Command, Event, Inbox, OwnerSecret, Snapshot, StoreTime};
-use proptest::prelude::*;
-
-use crate::common::{lock_mode, release};
-use crate::kinds::cast::{CLIENTS, Cast, Verb, claim, config, id, script};
+use crate::kinds::cast::*;
 
 /// Two owners' nested claims, a writer, and readers; for so long that nothing
 /// lapses, since a repeated request does prolong a claim.
@@ -80,7 +76,7 @@ proptest! {
             }
             // Any that was sent within the memory of the tombstones.
             sent.push((once.clock, command));
-            sent.retain(|(at, _)| *at + leasehold_core::TOMBSTONE_LIFE > once.clock);
+            sent.retain(|(at, _)| *at + TOMBSTONE_LIFE > once.clock);
             let (_, old) = late.get(&sent);
             if means_the_same_later(old) {
                 let events = often.apply(old).events;

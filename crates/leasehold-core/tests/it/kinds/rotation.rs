@@ -1,10 +1,6 @@
 //! Rotation and adoption: new ids and new clients of claims.
 
-use leasehold_core::{Claim, Command, Event, Mode, Outcome, OwnerSecret, Reply};
-use proptest::prelude::*;
-
-use crate::common::{release, standing};
-use crate::kinds::cast::{Cast, LEASE, adopt, claim, config, id, inbox, renew, rotate};
+use crate::kinds::cast::*;
 
 fn nobody(who: usize) -> Claim {
     claim(who, id(0), Mode::EXCLUSIVE)
@@ -148,7 +144,7 @@ fn a_place_in_the_line_can_be_adopted() {
 #[test]
 fn a_refusal_does_not_swallow_a_grant() {
     let lapse = 2 * LEASE;
-    let stay = Command::Renew(leasehold_core::Renew::new(id(1), 2 * lapse));
+    let stay = Command::Renew(Renew::new(id(1), 2 * lapse));
     let refused = [
         rotate(id(1), id(100), 7, None),
         rotate(id(1), id(2), 0, None),

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use leasehold_core::{Capacity, Claim, Command, Event, Mode, Reply, Snapshot};
-use proptest::prelude::*;
-
-use crate::common::release;
-use crate::kinds::cast::{Cast, Verb, claim, config, id, inbox, renew, script};
+use crate::kinds::cast::*;
 
 const PERMITS: u32 = 4;
 

@@ -249,8 +249,7 @@ async fn a_lock_that_was_kept_for_what_cannot_be_killed_and_is_taken_is_not_left
     user.breaks().await;
     process.says("\"then\":\"may_overlap\"").await;
     kill_process(command, Signal::KILL).unwrap();
-    let ended = process.ends(79).await;
-    let events = events(&ended.stderr);
+    let events = events(&process.ends(79).await.stderr);
     let lost: Vec<_> = events.iter().filter(|it| it["event"] == "lost").collect();
     assert_eq!(lost.len(), 1, "{events:?}");
     assert_eq!(lost[0]["action"], "refused", "{events:?}");
@@ -265,8 +264,7 @@ async fn a_lost_lock_whose_command_cannot_be_killed_says_that_another_may_begin(
     process.says("\"signal\":9").await;
     assert!(user.is_free().await);
     kill_process(command, Signal::KILL).unwrap();
-    let ended = process.ends(79).await;
-    let events = events(&ended.stderr);
+    let events = events(&process.ends(79).await.stderr);
     let of = |name| events.iter().filter(move |event| event["event"] == name);
     let all_refused = of("lost").all(|lost| lost["action"] == "refused");
     assert!(all_refused, "{events:?}");

@@ -138,8 +138,7 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
         .config("maxmemory", "100mb")
         .config("maxmemory-policy", "volatile-ttl")
         .start();
-    let seen = finds(&evicting.url(), 2, &["unsafe eviction"]).await;
-    let promised = promise(&seen);
+    let promised = promise(&finds(&evicting.url(), 2, &["unsafe eviction"]).await);
     assert!(promised.starts_with("Exclusion"), "{promised}");
     says(&promised, ["maxmemory-policy volatile-ttl"]);
 

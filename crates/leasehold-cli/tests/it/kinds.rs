@@ -91,8 +91,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     assert_eq!(store.show("c").await["holders"][0]["mode"], "shared");
     // Losing one is losing all.
     store.run("break -y a").await;
-    let ended = readers.ends(79).await;
-    ended.has_said_first("leasehold: lost a: ");
+    readers.ends(79).await.has_said_first("leasehold: lost a: ");
     store.until_free("c").await;
 }
 

@@ -10,8 +10,7 @@ use crate::common::*;
 async fn entries(url: &str, arguments: impl Arguments) -> Vec<Value> {
     let mut command = at(url, "log --json");
     command.args(arguments.words());
-    let ended = Process::spawn(command).ends(0).await;
-    json_lines(&ended.stdout)
+    json_lines(&Process::spawn(command).ends(0).await.stdout)
 }
 
 fn events(entries: &[Value]) -> Vec<(&str, &str)> {

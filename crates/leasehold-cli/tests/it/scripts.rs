@@ -250,8 +250,7 @@ async fn a_lease_is_not_lost_while_another_process_releases_it() {
     assert!(is_free(&store.show("k").await));
     fs::remove_file(store.path("f")).unwrap();
     drop(file);
-    let ended = holder.ends(0).await;
-    ended.has_not_said("lost k");
+    holder.ends(0).await.has_not_said("lost k");
 }
 
 async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {

@@ -89,8 +89,7 @@ async fn what_was_lost_unnoticed_is_found_at_the_release() {
     let holder = store.up(("run k -- sh -c", script)).await;
     store.server().command(&["FLUSHALL"]);
     std::fs::write(store.path("go"), "").unwrap();
-    let ended = holder.ends(79).await;
-    ended.has_said_first("leasehold: lost k: ");
+    holder.ends(79).await.has_said_first("leasehold: lost k: ");
 }
 
 #[tokio::test]

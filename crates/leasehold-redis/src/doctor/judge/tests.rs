@@ -227,8 +227,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
 #[test]
 fn a_promise_names_the_eviction_that_ends_it() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
-        let facts = with(&format!("maxmemory_policy={policy}"), "");
-        let promise = promised(&facts);
+        let promise = promised(&with(&format!("maxmemory_policy={policy}"), ""));
         assert!(promise.starts_with("Exclusion"), "{promise}");
         assert!(promise.contains(policy), "{promise}");
     }

@@ -148,7 +148,8 @@ async fn a_session_that_expires_takes_nothing_along() {
 async fn who_is_far_away_renews_what_others_keep_changing() {
     let far = Far::new().await;
     let client = connect(&far.far_in_a_long_session()).await;
-    let held = client.semaphore("k", 4).unwrap().acquire().await.unwrap();
+    let permits = client.semaphore("k", 4).unwrap();
+    let held = permits.acquire().await.unwrap();
     let late = Duration::from_millis(60);
     far.proxy.delay(Direction::ToServer, late);
     let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();

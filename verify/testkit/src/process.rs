@@ -23,6 +23,7 @@ mod tied;
 use std::fmt;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
@@ -295,15 +296,20 @@ impl Process {
         self.finish().await
     }
 
-    /// Waits as [`finish`](Self::finish) does, and expects this exit code.
+    /// Waits as [`finish`](Self::finish) does, and expects this exit code. One that fails says where
+    /// it was called.
     ///
     /// # Panics
     ///
     /// As it does, and where the process has ended in another way.
-    pub async fn ends(self, code: i32) -> Finished {
-        let ended = self.finish().await;
-        ended.has_code(Some(code));
-        ended
+    #[track_caller]
+    pub fn ends(self, code: i32) -> impl Future<Output = Finished> {
+        let at = Location::caller();
+        async move {
+            let ended = self.finish().await;
+            assert_eq!(ended.code(), Some(code), "at {at}: {ended}");
+            ended
+        }
     }
 
     /// The same, with that within standard error.
@@ -311,10 +317,15 @@ impl Process {
     /// # Panics
     ///
     /// As [`ends`](Self::ends) does, and where it has not said so.
-    pub async fn ends_saying(self, code: i32, text: impl AsRef<str>) -> Finished {
-        let ended = self.ends(code).await;
-        ended.has_said(text);
-        ended
+    #[track_caller]
+    pub fn ends_saying(self, code: i32, text: impl AsRef<str>) -> impl Future<Output = Finished> {
+        let (at, ending) = (Location::caller(), self.ends(code));
+        async move {
+            let (ended, text) = (ending.await, text.as_ref());
+            let said = ended.stderr.contains(text);
+            assert!(said, "at {at}: {text:?} is not said: {ended}");
+            ended
+        }
     }
 
     /// The same, with exactly that on standard output.
@@ -322,10 +333,15 @@ impl Process {
     /// # Panics
     ///
     /// As [`ends`](Self::ends) does, and where it has printed something else.
-    pub async fn ends_printing(self, code: i32, stdout: &str) -> Finished {
-        let ended = self.finish().await;
-        ended.has_printed(Some(code), stdout);
-        ended
+    #[track_caller]
+    pub fn ends_printing(self, code: i32, stdout: &str) -> impl Future<Output = Finished> {
+        let at = Location::caller();
+        async move {
+            let ended = self.finish().await;
+            let found = (ended.code(), &*ended.stdout);
+            assert_eq!(found, (Some(code), stdout), "at {at}: {ended}");
+            ended
+        }
     }
 }
 

@@ -74,7 +74,8 @@ fn entries_of_so_long_a_time_are_kept() {
 #[test]
 fn a_file_ends_by_its_age_however_it_begins() {
     for cut_off in [true, false] {
-        let ((place, _, log), odd) = (opened("1h"), "\"".repeat(255));
+        let (place, _, log) = opened("1h");
+        let odd = "\"".repeat(255);
         if cut_off {
             fs::write(place.at("audit/current.jsonl"), "{\"key\":\"k\",\"at\":17").unwrap();
         }

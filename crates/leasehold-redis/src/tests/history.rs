@@ -259,8 +259,8 @@ impl History {
         }
         let any = self.any_id();
         let known = self.known().filter(|_| !self.dice.one_in(5));
-        let (id, version) = known.map_or((any, 0), |known| (known.id, known.version));
-        let mut renew = Renew::new(id, self.dice.below(Duration::from_secs(30)));
+        let (renewed, version) = known.map_or((any, 0), |known| (known.id, known.version));
+        let mut renew = Renew::new(renewed, self.dice.below(Duration::from_secs(30)));
         renew.downgrade = self.rarely();
         renew.note = self.rarely().then(|| a_note(&mut self.dice));
         if self.rarely() {

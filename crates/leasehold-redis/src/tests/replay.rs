@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use leasehold_core::*;
+use leasehold_testkit::expect::says;
 use leasehold_testkit::server::RedisServer;
 use redis::ConnectionLike;
 

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 
+use futures_util::future::join_all;
 use leasehold::Access;
 use leasehold::doctor::examine;
 use leasehold_testkit::postgres::{Postgres, psql, sql_at};

@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::process::overload;
+use leasehold_testkit::server::Program;
 
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;

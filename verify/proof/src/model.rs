@@ -21,6 +21,7 @@ mod quorum;
 mod search;
 mod seen;
 mod walk;
+mod words;
 
 pub use catalogue::{Entry, all};
 pub use checker::{Counterexample, Effort, Findings};

@@ -34,10 +34,6 @@ impl Entry {
         }
     }
 
-    fn long(self) -> Self {
-        Self { long: true, ..self }
-    }
-
     /// Runs it.
     #[must_use]
     pub fn run(&self, effort: Effort) -> Findings {

@@ -17,12 +17,13 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{Arrival, KeyMachine, Mode, Moment, Queue, StoreTime, Token};
+use serde::Deserialize;
 
 use self::client::Client;
 use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
-use super::clock::{START, TICK, shown_at};
+use super::clock::{SERVER_RATE, START, TICK, shown_at};
 use super::promise::Promise::{self, Exclusion, OwnToken, Served, Tokens, Truth};
 use super::promise::{Broken, Judged};
 use super::queue::inbox;
@@ -40,8 +41,6 @@ pub(super) struct ClientsModel {
     /// When the model ends, in ticks.
     pub(super) horizon: u64,
     pub(super) faults: Budget,
-    /// How much faster than real the server's clock runs, in millionths.
-    pub(super) server_rate: i64,
     /// For how long a server that may have forgotten grants nothing; `None`: it takes its
     /// chances.
     pub(super) quarantine: Option<Duration>,
@@ -77,7 +76,8 @@ pub(super) struct Person {
 }
 
 /// How much may still go wrong.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Budget {
     pub(super) doubled: u8,
     /// Requests that take too long.
@@ -177,7 +177,7 @@ impl ClientsModel {
     }
 
     fn set_clock(&self, state: &mut State) {
-        state.clock = StoreTime(shown_at(self.server_rate, state.ticks + state.ahead));
+        state.clock = StoreTime(shown_at(SERVER_RATE, state.ticks + state.ahead));
     }
 
     fn moment(&self, state: &State, client: usize) -> Moment {

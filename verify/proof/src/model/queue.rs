@@ -16,6 +16,7 @@ use leasehold_core::{
     Arrival, Claim, ClaimId, ClaimView, ClientInfo, Command, Holder, Inbox, Queue, Release, Renew,
     Snapshot, StoreTime, Token,
 };
+use serde::Deserialize;
 
 pub(super) use self::cast::Part;
 pub(super) use self::checks::fit;
@@ -42,7 +43,8 @@ pub(super) struct QueueModel {
 }
 
 /// What may happen besides claims, renewals and releases.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Events {
     /// An administrator breaks the lock.
     pub(super) breaks: bool,
@@ -62,29 +64,6 @@ pub(super) struct Events {
     pub(super) downgrades: bool,
     /// A semaphore of three shrinks to two permits, and grows again.
     pub(super) resizes: bool,
-}
-
-impl Events {
-    /// Those of these names; `none` if there are none.
-    pub(super) fn read(names: &str) -> Self {
-        let mut events = Self::default();
-        for name in names.split(", ").filter(|name| *name != "none") {
-            let happens = match name {
-                "breaks" => &mut events.breaks,
-                "silence" => &mut events.silence,
-                "passes" => &mut events.passes,
-                "unfair" => &mut events.unfair,
-                "losses" => &mut events.losses,
-                "steps back" => &mut events.steps_back,
-                "strangers" => &mut events.strangers,
-                "downgrades" => &mut events.downgrades,
-                "resizes" => &mut events.resizes,
-                _ => unreachable!("{name:?} is no event"),
-            };
-            *happens = true;
-        }
-        events
-    }
 }
 
 /// One thing that happens. The number says to which part.

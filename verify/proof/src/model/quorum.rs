@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{QuorumRelease, QuorumRound, QuorumSize};
 use leasehold_core::{ClaimId, Moment, Reply, StoreTime, Token, Validity};
+use serde::Deserialize;
 
 use self::server::{Message, Server};
 use super::checker::Subject;
-use super::clock::{START, TICK, shown_at};
+use super::clock::{SERVER_RATE, START, TICK, shown_at};
 use super::promise::Promise::{self, Ended, Exclusion, Kept, Orphan, Tokens};
 use super::promise::{Broken, Judged};
 use super::seen::Seen;
@@ -30,14 +31,10 @@ pub(super) struct QuorumModel {
     pub(super) ttl: Duration,
     /// How long a server that may have forgotten gives no votes.
     pub(super) quarantine: Duration,
-    /// Whether a server that lacks a claim takes it up again at a renewal.
-    pub(super) repair: bool,
     /// When the model ends, in ticks; `None`: without clocks, any vote may lapse at any
     /// moment.
     pub(super) horizon: Option<u64>,
     pub(super) faults: Budget,
-    /// How much faster than real the servers' clocks run, in millionths.
-    pub(super) server_rate: i64,
     pub(super) promises: &'static [Promise],
     pub(super) seen: Seen,
 }
@@ -54,7 +51,8 @@ pub(super) struct Person {
 }
 
 /// How much may still happen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Budget {
     pub(super) doubled: u8,
     /// Requests that are given up; each ends one wait of one client.
@@ -189,7 +187,7 @@ impl QuorumModel {
 
     fn clock(&self, state: &State, server: usize) -> StoreTime {
         let ticks = state.ticks + state.servers[server].ahead;
-        StoreTime(shown_at(self.server_rate, ticks))
+        StoreTime(shown_at(SERVER_RATE, ticks))
     }
 
     fn id(client: usize, begun: u8) -> ClaimId {

@@ -2,8 +2,9 @@
 
 use super::Entry;
 use crate::model::checker::Method;
-use crate::model::queue::{Events, Part, QueueModel};
+use crate::model::queue::{Part, QueueModel};
 use crate::model::seen::Seen;
+use crate::model::words::{cells, said};
 
 /// A queue a line: its name, who takes part (see [`Part::read`]), what happens besides, and what has to
 /// happen somewhere.
@@ -31,13 +32,8 @@ pub(in crate::model) fn smallest_queue() -> QueueModel {
 }
 
 pub(super) fn all() -> Vec<Entry> {
-    let queue = |line: &'static str| {
-        let mut cells = line.split(" | ");
-        let mut next = || {
-            let cell = cells.next();
-            cell.unwrap_or_else(|| unreachable!("{line:?} lacks a cell"))
-        };
-        let (name, parts, events, wanted) = (next(), next(), next(), next());
+    let queue = |line| {
+        let [name, parts, events, wanted] = cells(line);
         Entry::new(name, Method::Exhaustive, model(parts, events, wanted))
     };
     QUEUES.lines().map(queue).collect()
@@ -46,7 +42,7 @@ pub(super) fn all() -> Vec<Entry> {
 fn model(parts: &str, events: &str, wanted: &'static str) -> QueueModel {
     QueueModel {
         parts: parts.split(", ").map(Part::read).collect(),
-        events: Events::read(events),
+        events: said(events),
         seen: Seen::wanting(wanted),
     }
 }

@@ -1,107 +1,71 @@
 //! Votes of several servers.
 
-use std::time::Duration;
-
 use leasehold_core::quorum::QuorumSize;
+use serde::Deserialize;
 
 use super::Entry;
 use crate::model::checker::Method;
+use crate::model::clock::TICK;
 use crate::model::quorum::{self, QuorumModel};
 use crate::model::seen::Seen;
+use crate::model::words::{cells, said};
 
-/// Two clients and three servers; without clocks.
-fn three_servers(faults: quorum::Budget) -> Option<QuorumModel> {
-    let client = |rate| quorum::Person {
-        attempts: 1,
-        rate,
-        off: 0,
-    };
-    Some(QuorumModel {
-        size: QuorumSize::new(3, None).ok()?,
-        people: vec![client(-4_500), client(4_500)],
-        ttl: Duration::from_secs(1),
-        quarantine: Duration::from_secs(2),
-        repair: true,
-        horizon: None,
-        faults,
-        server_rate: 4_500,
-        promises: quorum::UNTIMED,
-        seen: Seen::wanting("held"),
-    })
-}
+/// A model a line: its name, what is set, what may happen, and what has to happen somewhere. Two clients
+/// where every state is tried, three on walks; without a horizon, without clocks.
+const QUORUMS: &str = "\
+quorum/tokens | servers 3 | none | held
+quorum/exclusion | servers 3, horizon 1 | none | held
+quorum/renewal | servers 3, horizon 1 | renewals 1 | held
+quorum/loss | servers 3, horizon 1 | losses 1 | held
+quorum/tokens walks | servers 3, walks | doubled 3, late 4, renewals 4 | held, renewed, proposed again
+quorum/exclusion walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4 | held, renewed, proposed again
+quorum/restarts walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again
+quorum/losses walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4, losses 3 | held, renewed, proposed again
+quorum/four of five walks | servers 5, quorum 4, horizon 16, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again";
 
-/// More of everything, for walks.
-fn assembly(size: (usize, Option<usize>), faults: quorum::Budget) -> Option<QuorumModel> {
-    let client = |rate, off| quorum::Person {
-        attempts: 3,
-        rate,
-        off,
-    };
-    Some(QuorumModel {
-        size: QuorumSize::new(size.0, size.1).ok()?,
-        people: vec![
-            client(-4_500, 900_000),
-            client(4_500, -900_000),
-            client(0, 0),
-        ],
-        ttl: Duration::from_secs(2),
-        quarantine: Duration::from_secs(4),
-        horizon: Some(16),
-        promises: quorum::TIMED,
-        seen: Seen::wanting("held, renewed, proposed again"),
-        ..three_servers(faults)?
-    })
-}
-
-/// Two clients and three servers; with clocks.
-fn timed(faults: quorum::Budget) -> Option<QuorumModel> {
-    Some(QuorumModel {
-        horizon: Some(1),
-        promises: quorum::TIMED,
-        ..three_servers(faults)?
-    })
+/// What is set of a model.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    servers: usize,
+    quorum: Option<usize>,
+    horizon: Option<u64>,
+    walks: bool,
 }
 
 pub(super) fn all() -> Vec<Entry> {
-    let none = quorum::Budget::default();
-    let (renewals, losses) = (1, 1);
-    let renewal = quorum::Budget { renewals, ..none };
-    let loss = quorum::Budget { losses, ..none };
-    let weather = quorum::Budget {
-        doubled: 3,
-        late: 4,
-        renewals: 4,
-        ..none
+    QUORUMS.lines().map(entry).collect()
+}
+
+fn entry(line: &'static str) -> Entry {
+    let [name, settings, faults, wanted] = cells(line);
+    let set: Settings = said(settings);
+    let client = |attempts, rate, off| quorum::Person {
+        attempts,
+        rate,
+        off,
     };
-    let restarts = quorum::Budget {
-        restarts: 1,
-        losses: 1,
-        ..weather
+    let (method, people, ttl) = if set.walks {
+        let (one, other) = (client(3, -4_500, 900_000), client(3, 4_500, -900_000));
+        let people = vec![one, other, client(3, 0, 0)];
+        (Method::Walks(20_000, 250), people, 2 * TICK)
+    } else {
+        let people = vec![client(1, -4_500, 0), client(1, 4_500, 0)];
+        (Method::Exhaustive, people, TICK)
     };
-    let losses = quorum::Budget {
-        losses: 3,
-        ..weather
+    let size = QuorumSize::new(set.servers, set.quorum);
+    let model = QuorumModel {
+        size: size.unwrap_or_else(|error| unreachable!("{name}: {error}")),
+        people,
+        ttl,
+        quarantine: 2 * ttl,
+        horizon: set.horizon,
+        faults: said(faults),
+        promises: match set.horizon {
+            Some(_) => quorum::TIMED,
+            None => quorum::UNTIMED,
+        },
+        seen: Seen::wanting(wanted),
     };
-    let of_three = |faults| assembly((3, None), faults);
-    let untimed = of_three(weather).map(|model| QuorumModel {
-        horizon: None,
-        promises: quorum::UNTIMED,
-        ..model
-    });
-    let four_of_five = assembly((5, Some(4)), restarts);
-    let (every, walks) = (Method::Exhaustive, Method::Walks(20_000, 250));
-    let all = [
-        ("quorum/tokens", every, three_servers(none)),
-        ("quorum/exclusion", every, timed(none)),
-        ("quorum/renewal", every, timed(renewal)),
-        ("quorum/loss", every, timed(loss)),
-        ("quorum/tokens walks", walks, untimed),
-        ("quorum/exclusion walks", walks, of_three(weather)),
-        ("quorum/restarts walks", walks, of_three(restarts)),
-        ("quorum/losses walks", walks, of_three(losses)),
-        ("quorum/four of five walks", walks, four_of_five),
-    ];
-    all.into_iter()
-        .filter_map(|(name, method, subject)| Some(Entry::new(name, method, subject?)))
-        .collect()
+    Entry::new(name, method, model)
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use leasehold_core::{Mode, OwnerSecret};
 
 use super::TICK;
+use crate::model::words::{mode, number};
 
 /// One claim that takes part: how it wants the key.
 #[derive(Debug, Clone)]
@@ -19,18 +20,11 @@ pub(in crate::model) struct Part {
 }
 
 impl Part {
-    /// Reads how a claim wants the key: as `writer`, as `reader`, or so many of three permits, as in
-    /// `takes 2`; and what else is said of it.
+    /// Reads how a claim wants the key, and what else is said of it.
     pub(in crate::model) fn read(text: &str) -> Self {
         let mut words = text.split(' ');
-        let mode = match words.next() {
-            Some("writer") => Mode::EXCLUSIVE,
-            Some("reader") => Mode::SHARED,
-            Some("takes") => Mode::permits(3, number(&mut words)),
-            _ => unreachable!("{text:?} wants no key"),
-        };
         let mut part = Self {
-            mode,
+            mode: mode(&mut words),
             lease: 2 * TICK,
             waiter: 2 * TICK,
             wait: true,
@@ -56,9 +50,4 @@ impl Part {
         }
         part
     }
-}
-
-fn number<'a>(words: &mut impl Iterator<Item = &'a str>) -> u32 {
-    let number = words.next().and_then(|word| word.parse().ok());
-    number.unwrap_or_else(|| unreachable!("a number is missing"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Claim, Command, Inbox, Mode, Proposal, Renew, Reply, StoreTime, Token, Validity, Void, Voided,
+    Claim, Command, Inbox, Mode, Proposal, Reply, StoreTime, Token, Validity, Void, Voided,
 };
 
 use super::server::{Message, Tag, What};
@@ -206,13 +206,8 @@ impl QuorumModel {
         });
         for (server, token) in asked {
             let tag = Tag::Renewal(number, token);
-            let ask = match self.repair {
-                true => self.claim(state, client, token),
-                false => {
-                    let id = Self::id(client, state.clients[client].begun);
-                    Command::Renew(Renew::new(id, self.ttl))
-                }
-            };
+            // A server that lacks the claim takes it up again.
+            let ask = self.claim(state, client, token);
             Self::send(state, client, server, tag, ask);
         }
     }

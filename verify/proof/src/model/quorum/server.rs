@@ -149,7 +149,6 @@ impl QuorumModel {
                 What::Ask(Command::Claim(claim)) => {
                     awaited || server.may_accept(claim, clocks[message.server])
                 }
-                What::Ask(Command::Renew(_)) => awaited,
                 What::Ask(_) => true,
             };
             counts && server.run == message.run

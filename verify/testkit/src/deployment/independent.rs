@@ -65,6 +65,7 @@ impl Deref for Independent {
 
 /// Options for [`Independent`] servers.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct IndependentBuilder {
     servers: Vec<RedisServerBuilder>,
     behind_proxies: bool,
@@ -72,7 +73,6 @@ pub struct IndependentBuilder {
 
 impl IndependentBuilder {
     /// Makes every server like this one. Without TLS.
-    #[must_use]
     pub fn each(mut self, server: RedisServerBuilder) -> Self {
         self.servers.fill(server);
         self
@@ -83,7 +83,6 @@ impl IndependentBuilder {
     /// # Panics
     ///
     /// When there are not so many.
-    #[must_use]
     pub fn one(mut self, at: usize, server: RedisServerBuilder) -> Self {
         self.servers[at] = server;
         self
@@ -91,7 +90,6 @@ impl IndependentBuilder {
 
     /// Puts a proxy in front of each server, which is what the URL names: for
     /// [`cut_off`](Members::cut_off), and for all other faults.
-    #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;
         self

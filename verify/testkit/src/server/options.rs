@@ -14,6 +14,7 @@ use crate::tls::Certificates;
 
 /// Options for a [`RedisServer`].
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct RedisServerBuilder {
     pub(crate) program: Program,
     pub(super) arguments: Vec<&'static str>,
@@ -29,7 +30,6 @@ pub struct RedisServerBuilder {
 
 impl RedisServerBuilder {
     /// Another program than [`Program::Default`].
-    #[must_use]
     pub fn program(mut self, program: impl Into<Program>) -> Self {
         self.program = program.into();
         self
@@ -37,7 +37,6 @@ impl RedisServerBuilder {
 
     /// Keeps every write on disk before it is answered: an append-only file, synced always. Such a
     /// server finds its data again after a [`kill`](RedisServer::kill).
-    #[must_use]
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
@@ -45,7 +44,6 @@ impl RedisServerBuilder {
 
     /// Asks the default user for a password (`requirepass`), which [`RedisServer::url`] then
     /// carries: letters and digits, please.
-    #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
@@ -53,33 +51,28 @@ impl RedisServerBuilder {
 
     /// Adds a user by its rules: `user("alice", "on >secret ~app:* &app:* +@all")`. Those of
     /// `default`, for clients that do not log in, start with nothing too: `"on nopass ~* +@all"`.
-    #[must_use]
     pub fn user(self, name: &str, rules: &str) -> Self {
         self.config("user", &format!("{name} {rules}"))
     }
 
     /// Serves TLS, and TLS only, with certificates made for this server.
-    #[must_use]
     pub fn tls(mut self, clients: ClientCertificate) -> Self {
         self.tls = Some(clients);
         self
     }
 
     /// Follows the server of this testkit on `port`; see [`RedisServer::wait_for_replicas`].
-    #[must_use]
     pub fn replica_of(self, port: u16) -> Self {
         self.config("replicaof", &format!("127.0.0.1 {port}"))
     }
 
     /// Any other line of the configuration file: `config("maxmemory", "2mb")`. Later lines win.
-    #[must_use]
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.config.push(format!("{directive} {value}"));
         self
     }
 
     /// A variable in the environment of the server, such as `LD_PRELOAD`.
-    #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -90,21 +83,18 @@ impl RedisServerBuilder {
     }
 
     /// Is a Sentinel, which keeps no data and speaks of other servers.
-    #[must_use]
     pub fn sentinel(mut self) -> Self {
         self.arguments.push("--sentinel");
         self
     }
 
     /// Is a node of a Cluster. What it knows of the others is not among the data that it can lose.
-    #[must_use]
     pub fn cluster(mut self) -> Self {
         self.cluster = true;
         self
     }
 
     /// Connects to other servers from this loopback address.
-    #[must_use]
     pub(crate) fn source_address(self, address: IpAddr) -> Self {
         // Before Redis 7 it is the first one of those that are listened on.
         if self.program.is_before_7() {
@@ -116,7 +106,6 @@ impl RedisServerBuilder {
 
     /// A command that the server is given after each start. An old one that does not know it goes
     /// without.
-    #[must_use]
     pub(crate) fn on_start(mut self, command: &'static str) -> Self {
         self.on_start = command.split(' ').collect();
         self
@@ -124,7 +113,6 @@ impl RedisServerBuilder {
 
     /// How long to wait for a server that does not answer: [`PATIENCE`](crate::process::PATIENCE),
     /// unless said otherwise.
-    #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self

@@ -12,6 +12,7 @@ const SLOTS: u16 = 16_384;
 
 /// Options for a [`Cluster`].
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct ClusterBuilder {
     server: RedisServerBuilder,
     primaries: usize,
@@ -32,7 +33,6 @@ impl ClusterBuilder {
     }
 
     /// Makes every node like this one. Without TLS.
-    #[must_use]
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;
         self
@@ -40,14 +40,12 @@ impl ClusterBuilder {
 
     /// How many primaries share the slots: three, unless said otherwise, and not fewer, since two
     /// make no majority without each other.
-    #[must_use]
     pub fn primaries(mut self, primaries: usize) -> Self {
         self.primaries = primaries;
         self
     }
 
     /// How many replicas each primary has: one, unless said otherwise.
-    #[must_use]
     pub fn replicas(mut self, each: usize) -> Self {
         self.replicas = each;
         self
@@ -55,7 +53,6 @@ impl ClusterBuilder {
 
     /// How long a node does not answer before another takes it for down (`cluster-node-timeout`):
     /// 1.5 s, unless said otherwise. Much less, and a busy machine fails over by itself.
-    #[must_use]
     pub fn node_timeout(mut self, time: Duration) -> Self {
         self.node_timeout = time;
         self
@@ -63,7 +60,6 @@ impl ClusterBuilder {
 
     /// Puts a proxy in front of each node, which all others know it by: for
     /// [`cut_off`](crate::deployment::Members::cut_off), and for all other faults.
-    #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;
         self

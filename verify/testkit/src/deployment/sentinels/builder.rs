@@ -19,6 +19,7 @@ const HASTE: &str = "SENTINEL DEBUG info-period 500 ping-period 500 publish-peri
 
 /// Options for [`Sentinels`].
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct SentinelsBuilder {
     server: RedisServerBuilder,
     replicas: usize,
@@ -39,21 +40,18 @@ impl SentinelsBuilder {
     }
 
     /// Makes the primary and every replica like this one; the Sentinels are of the same program. Without TLS.
-    #[must_use]
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;
         self
     }
 
     /// How many replicas follow the primary: two, unless said otherwise.
-    #[must_use]
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
     /// Has the Sentinels ask their clients for a password (letters and digits, please).
-    #[must_use]
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
@@ -61,7 +59,6 @@ impl SentinelsBuilder {
 
     /// How long a server does not answer before a Sentinel takes it for down: one second, unless
     /// said otherwise. Much less, and a busy machine fails over by itself.
-    #[must_use]
     pub fn down_after(mut self, time: Duration) -> Self {
         self.down_after = time;
         self
@@ -69,7 +66,6 @@ impl SentinelsBuilder {
 
     /// Puts a proxy in front of each server, which the Sentinels send clients to: for
     /// [`cut_off`](crate::deployment::Members::cut_off), and for all other faults.
-    #[must_use]
     pub fn behind_proxies(mut self) -> Self {
         self.behind_proxies = true;
         self

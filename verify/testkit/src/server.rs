@@ -15,7 +15,6 @@
 //! asynchronous tests as well: what the testkit itself asks a server goes over a Unix socket that
 //! no proxy and no TLS is in the way of, and as a user of its own that no password shuts out.
 
-mod failure;
 mod options;
 mod port;
 mod program;
@@ -38,10 +37,10 @@ use tempfile::TempDir;
 
 use crate::process::{PATIENCE, kill, signal_child, spawn_tied, wait_for_change};
 use crate::tls::Certificates;
-pub use failure::StartError;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
 pub use program::Program;
+use program::failure;
 pub(crate) use program::in_servers;
 pub use stats::{CommandStats, Stats};
 
@@ -370,11 +369,11 @@ impl RedisServer {
         clippy::disallowed_methods,
         reason = "a server that is starting has no event to await; and no machine sleeps meanwhile"
     )]
-    fn launch(&self) -> Result<(), StartError> {
+    fn launch(&self) -> Result<(), String> {
         let mut process = lock(&self.process);
         assert!(process.is_none(), "the server is running");
         let program = self.builder.program.path()?;
-        let failure = |what: String| StartError::new(&program, what, self.log());
+        let failure = |what: String| failure(&program, &what, &self.log());
         let log = open_log(&self.directory.path().join("log"))
             .map_err(|error| failure(format!("has no log: {error}")))?;
         let out = log.try_clone();

@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use super::port::Port;
-use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer, StartError};
+use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer};
 use crate::scratch::Scratch;
 use crate::tls::Certificates;
 
@@ -132,7 +132,7 @@ impl RedisServerBuilder {
     /// # Errors
     ///
     /// When it does not; the error has its log.
-    pub fn try_start(self) -> Result<RedisServer, StartError> {
+    pub fn try_start(self) -> Result<RedisServer, String> {
         let port = if self.cluster {
             Port::reserve_with_bus()
         } else {
@@ -147,7 +147,7 @@ impl RedisServerBuilder {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_start_at(self, port: Port) -> Result<RedisServer, StartError> {
+    fn try_start_at(self, port: Port) -> Result<RedisServer, String> {
         let directory = tempfile::Builder::new()
             .prefix("redis-")
             // Redis may not be started by the user it runs as.

@@ -4,7 +4,6 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::StartError;
 use crate::process::spawn_tied;
 
 /// Which program a server is.
@@ -49,7 +48,7 @@ impl Program {
     /// # Errors
     ///
     /// That it is in none of the places where it is looked for.
-    pub fn path(&self) -> Result<PathBuf, StartError> {
+    pub fn path(&self) -> Result<PathBuf, String> {
         if let Some(named) = self.variable().and_then(env::var_os) {
             return Ok(named.into());
         }
@@ -93,11 +92,24 @@ pub(crate) fn in_servers(name: &str) -> Option<PathBuf> {
     paths.find(|path| path.exists())
 }
 
-fn installed(name: &str) -> Result<PathBuf, StartError> {
-    in_servers(name).ok_or_else(|| {
-        let what = "is in no `servers` directory above this test".to_owned();
-        StartError::new(Path::new(name), what, String::new())
-    })
+fn installed(name: &str) -> Result<PathBuf, String> {
+    let what = "is in no `servers` directory above this test";
+    in_servers(name).ok_or_else(|| failure(Path::new(name), what, ""))
+}
+
+/// Why a server did not start, what to do, and its log.
+pub(super) fn failure(program: &Path, what: &str, log: &str) -> String {
+    let program = program.display();
+    let variable = Program::Default.variable().unwrap_or_default();
+    let is_plain = log.contains("tls-") && log.contains("Bad directive");
+    let tls = is_plain.then_some("hint: this server was built without TLS\n");
+    format!(
+        "`{program}` {what}\n\
+         hint: install Redis, or name its server in {variable}; \
+         `scripts/test --install` gets every server that the tests need\n\
+         {}--- its log\n{log}",
+        tls.unwrap_or_default()
+    )
 }
 
 #[cfg(test)]

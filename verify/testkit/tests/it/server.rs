@@ -184,7 +184,6 @@ mod life {
             let patience = Duration::from_millis(100 << turn);
             let builder = RedisServer::builder().program(program.clone());
             let error = builder.patience(patience).try_start().unwrap_err();
-            let error = error.to_string();
             assert!(error.contains("does not answer within"), "{error}");
             let pid = error.lines().find_map(|line| line.strip_prefix("pid "));
             pid.map(str::to_owned)
@@ -437,7 +436,7 @@ mod tls {
         let builder = RedisServer::builder()
             .program(program)
             .tls(ClientCertificate::NotAsked);
-        let error = builder.try_start().unwrap_err().to_string();
+        let error = builder.try_start().unwrap_err();
         assert!(error.contains("built without TLS"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::promise::{Judged, Promise};
 use super::seen::Seen;
@@ -86,12 +86,12 @@ pub struct Effort {
 }
 
 /// What a run has found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
     /// Which model.
     pub model: String,
     /// `exhaustive`, or `walks`.
-    pub checker: &'static str,
+    pub checker: String,
     /// Different states (exhaustive), or steps taken (walks).
     pub states: u64,
     /// How many steps the longest way had.
@@ -101,18 +101,18 @@ pub struct Findings {
     /// Whether every state was reached; walks reach as many as they were asked to.
     pub complete: bool,
     /// What held.
-    pub held: Vec<&'static str>,
+    pub held: Vec<String>,
     /// What has never happened, though it must somewhere.
-    pub never: Vec<&'static str>,
+    pub never: Vec<String>,
     /// What did not hold, and how it came about.
     pub broken: Option<Counterexample>,
 }
 
 /// The way to a broken promise.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Counterexample {
     /// What did not hold.
-    pub property: &'static str,
+    pub property: String,
     /// How to see it again, where it was found by chance.
     pub seed: Option<u64>,
     /// Each step, and the state after it.
@@ -129,7 +129,7 @@ impl Findings {
     /// In one line.
     #[must_use]
     pub fn line(&self) -> String {
-        let states = match self.checker {
+        let states = match &*self.checker {
             "walks" => "steps",
             _ => "states",
         };
@@ -178,23 +178,20 @@ impl Findings {
     /// What came of a run.
     pub(super) fn of<S: Subject>(
         subject: &S,
-        (model, checker): (&str, &'static str),
+        (model, checker): (&str, &str),
         (states, depth): (u64, u64),
         seconds: f64,
         broken: Option<Counterexample>,
     ) -> Self {
-        let held = match broken {
-            Some(_) => Vec::new(),
-            None => subject.promises().iter().map(|p| p.name()).collect(),
-        };
+        let held = subject.promises().iter().filter(|_| broken.is_none());
         Self {
             model: model.to_owned(),
-            checker,
+            checker: checker.to_owned(),
             states,
             depth,
             seconds,
             complete: broken.is_none(),
-            held,
+            held: held.map(|promise| promise.name().to_owned()).collect(),
             never: Vec::new(),
             broken,
         }

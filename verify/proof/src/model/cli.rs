@@ -52,9 +52,6 @@ pub struct ModelArgs {
 pub struct MutantArgs {
     /// Only mutants whose name begins so.
     names: Vec<String>,
-    /// Write one JSON value a line instead of text.
-    #[arg(long)]
-    json: bool,
 }
 
 fn threads() -> usize {
@@ -68,7 +65,7 @@ impl Command {
         match self {
             Self::Model(args) => models(&args, Printer::new(args.json)),
             Self::Mutants(args) => {
-                let printer = Printer::new(args.json);
+                let printer = Printer::new(false);
                 mutants(&args, printer).unwrap_or_else(|error| {
                     printer.note(&format!("the mutants cannot be tried: {error}"));
                     ExitCode::from(2)
@@ -140,10 +137,10 @@ fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
     let mut fates = Vec::new();
     for mutant in all {
         let fate = mutant.try_out(&program);
-        printer.result(&fate.line(), &fate);
+        printer.result(&fate.line(), &fate.mutant);
         fates.push(fate);
     }
-    let mut good = fates.iter().all(|fate| fate.killed.is_some());
+    let mut good = fates.iter().all(|fate| matches!(fate.found, Ok(Some(_))));
     if args.names.is_empty() {
         let never = mutants::never_broken(&fates);
         good &= never.is_empty();

@@ -9,9 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde::{Deserialize, Serialize};
-
-use super::clock::Stopwatch;
+use super::checker::{Counterexample, Findings};
 use super::promise::Promise;
 
 /// One way to break the code.
@@ -35,71 +33,36 @@ struct Patch {
 }
 
 /// What became of a mutant.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug)]
 pub struct Fate {
     /// Which mutant.
     pub mutant: &'static str,
     /// What it breaks.
     pub what: &'static str,
-    /// What found it.
-    pub killed: Option<Killed>,
-    /// Why it could not be tried.
-    pub failed: Option<String>,
-    /// How long it took, with its building.
-    pub seconds: f64,
-}
-
-/// What found a mutant.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Killed {
-    /// In which model.
-    pub model: String,
-    /// By which checker.
-    pub checker: String,
-    /// Which promise was broken.
-    pub property: String,
-    /// After how many states, or steps of walks.
-    pub states: u64,
-    /// How many steps lead there.
-    pub steps: usize,
-}
-
-/// The part of a model's findings that counts here.
-#[derive(Deserialize)]
-struct Found {
-    model: String,
-    checker: String,
-    states: u64,
-    broken: Option<Broke>,
-}
-
-#[derive(Deserialize)]
-struct Broke {
-    property: String,
-    /// The beginning, and each step.
-    trace: Vec<String>,
+    /// What found it, with the promise that was broken; or why it could not be tried.
+    pub found: io::Result<Option<(Findings, Counterexample)>>,
 }
 
 impl Fate {
     /// In one line.
     #[must_use]
     pub fn line(&self) -> String {
-        let became = match (&self.killed, &self.failed) {
-            (Some(killed), _) => format!(
-                "killed: {}, {}, in {} steps ({}, {} {})",
-                killed.property,
-                killed.model,
-                killed.steps,
-                killed.checker,
-                killed.states,
-                if killed.checker == "walks" {
-                    "steps walked"
-                } else {
-                    "states"
-                },
-            ),
-            (None, Some(failed)) => format!("FAILED: {failed}"),
-            (None, None) => "SURVIVED".to_owned(),
+        let became = match &self.found {
+            Ok(Some((found, broken))) => {
+                let (model, checker, states) = (&found.model, &found.checker, found.states);
+                // The beginning is none.
+                let steps = broken.trace.len().saturating_sub(1);
+                let counted = match checker == "walks" {
+                    true => "steps walked",
+                    false => "states",
+                };
+                let property = &broken.property;
+                format!(
+                    "killed: {property}, {model}, in {steps} steps ({checker}, {states} {counted})"
+                )
+            }
+            Ok(None) => "SURVIVED".to_owned(),
+            Err(error) => format!("FAILED: {error}"),
         };
         format!("{:<22} {:<58} {became}", self.mutant, self.what)
     }
@@ -108,10 +71,12 @@ impl Fate {
 /// The properties that no mutant has broken: nothing shows that they can fail.
 #[must_use]
 pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
-    let killed = || fates.iter().filter_map(|fate| fate.killed.as_ref());
+    let found = fates
+        .iter()
+        .filter_map(|fate| fate.found.as_ref().ok()?.as_ref());
+    let broken: Vec<_> = found.map(|(_, broken)| &*broken.property).collect();
     let all = Promise::ALL.into_iter().map(|(_, name)| name);
-    all.filter(|name| !killed().any(|killed| killed.property == *name))
-        .collect()
+    all.filter(|name| !broken.contains(name)).collect()
 }
 
 /// All mutants, by name.
@@ -175,23 +140,16 @@ impl Mutant {
     /// Runs the models on it, by a program that [`build`] has built.
     #[must_use]
     pub fn try_out(&self, program: &Path) -> Fate {
-        let watch = Stopwatch::start();
-        let (killed, failed) = match run(program, self) {
-            Ok(killed) => (killed, None),
-            Err(error) => (None, Some(error.to_string())),
-        };
         Fate {
             mutant: self.name,
             what: self.what,
-            killed,
-            failed,
-            seconds: watch.elapsed().as_secs_f64(),
+            found: run(program, self),
         }
     }
 }
 
 /// Runs the models until one is broken.
-fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
+fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<(Findings, Counterexample)>> {
     let output = Command::new(program)
         .args(["model", "--json", "--until-broken"])
         .args(&mutant.models)
@@ -200,15 +158,9 @@ fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<Killed>> {
         .output()?;
     let mut last = String::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let found: Found = serde_json::from_str(line).map_err(io::Error::other)?;
-        if let Some(broken) = found.broken {
-            return Ok(Some(Killed {
-                model: found.model,
-                checker: found.checker,
-                property: broken.property,
-                states: found.states,
-                steps: broken.trace.len().saturating_sub(1),
-            }));
+        let mut found: Findings = serde_json::from_str(line).map_err(io::Error::other)?;
+        if let Some(broken) = found.broken.take() {
+            return Ok(Some((found, broken)));
         }
         last = found.model;
     }

@@ -157,8 +157,9 @@ fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Co
         state = subject.step(&state, action);
         way.push(action);
     }
+    let property = state.broken().first(subject.promises())?;
     Some(Counterexample {
-        property: state.broken().first(subject.promises())?.name(),
+        property: property.name().to_owned(),
         seed: None,
         trace: trace(subject, &way),
     })

@@ -27,11 +27,12 @@ impl Seen {
         }
     }
 
-    pub(super) fn missing(&self) -> Vec<&'static str> {
+    pub(super) fn missing(&self) -> Vec<String> {
         let bits = self.bits.load(Ordering::Relaxed);
         let missing = |(place, _): &(usize, &&'static str)| bits & (1 << place) == 0;
         let wanted = self.wanted.iter().enumerate();
-        wanted.filter(missing).map(|(_, what)| *what).collect()
+        let missing = wanted.filter(missing);
+        missing.map(|(_, what)| (*what).to_owned()).collect()
     }
 
     pub(super) fn forget(&self) {

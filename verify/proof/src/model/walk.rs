@@ -70,7 +70,7 @@ fn stroll<S: Subject>(
             let found = Counterexample {
                 seed: Some(seed),
                 trace: trace(subject, &shorten(subject, way, property)),
-                property: property.name(),
+                property: property.name().to_owned(),
             };
             if let Ok(mut all) = tally.found.lock() {
                 all.insert(number, found);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::promise::{Judged, Promise};
+use super::promise::{Broken, Promise};
 use super::seen::Seen;
 use super::{search, walk};
 
 /// A model: its states, what can happen in each, and what it promises.
 pub(super) trait Subject: Send + Sync + 'static {
-    type State: Judged + Clone + Hash + Send + Sync;
+    type State: Clone + Hash + Send + Sync;
     type Action: Copy + Debug + PartialEq + Send + Sync;
 
     /// Where it begins.
@@ -41,6 +41,9 @@ pub(super) trait Subject: Send + Sync + 'static {
         self.look_ahead(&mut next, hash);
         next
     }
+
+    /// Which promises a step towards the state has broken.
+    fn broken(state: &Self::State) -> Broken;
 
     /// What has to hold in every state.
     fn promises(&self) -> &'static [Promise];

@@ -24,8 +24,8 @@ use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
 use super::clock::{SERVER_RATE, START, TICK, shown_at};
+use super::promise::Broken;
 use super::promise::Promise::{self, Exclusion, OwnToken, Served, Tokens, Truth};
-use super::promise::{Broken, Judged};
 use super::queue::inbox;
 use super::seen::Seen;
 
@@ -160,12 +160,6 @@ pub(super) struct State {
     /// Somebody has given the server up.
     given_up: bool,
     broken: Broken,
-}
-
-impl Judged for State {
-    fn broken(&self) -> Broken {
-        self.broken
-    }
 }
 
 impl ClientsModel {
@@ -309,6 +303,10 @@ impl Subject for ClientsModel {
 
     fn look_ahead(&self, state: &mut State, hash: u64) {
         self.judge_served(state, hash);
+    }
+
+    fn broken(state: &State) -> Broken {
+        state.broken
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -7,7 +7,7 @@ use stateright::{Checker, Model, Property};
 
 use super::catalogue;
 use super::checker::{Effort, Method, Subject, run};
-use super::promise::{Broken, Judged, Promise};
+use super::promise::{Broken, Promise};
 use super::seen::Seen;
 
 const ONE: Effort = Effort {
@@ -37,7 +37,7 @@ impl<S: Subject<State: Debug + PartialEq>> Model for Other<S> {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let whole = |_: &Self, state: &S::State| state.broken().is_empty();
+        let whole = |_: &Self, state: &S::State| S::broken(state).is_empty();
         vec![Property::always("nothing is broken", whole)]
     }
 }
@@ -61,12 +61,6 @@ struct Walk(u64, Option<u64>);
 
 #[derive(Debug, Clone, PartialEq, Hash)]
 struct At(u64, Broken);
-
-impl Judged for At {
-    fn broken(&self) -> Broken {
-        self.1
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Turn {
@@ -94,6 +88,10 @@ impl Subject for Walk {
             Turn::Double => at.0 *= 2,
         }
         at.1.require(Promise::Truth, self.1 != Some(at.0));
+    }
+
+    fn broken(at: &At) -> Broken {
+        at.1
     }
 
     fn promises(&self) -> &'static [Promise] {

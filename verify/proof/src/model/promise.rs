@@ -62,11 +62,6 @@ impl Promise {
     }
 }
 
-/// A state that knows which promises a step towards it has broken.
-pub(super) trait Judged {
-    fn broken(&self) -> Broken;
-}
-
 /// Which promises are broken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) struct Broken(u32);

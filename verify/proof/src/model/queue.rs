@@ -23,7 +23,7 @@ pub(super) use self::checks::fit;
 use self::runs::{Follower, Granted};
 use super::checker::Subject;
 use super::clock::{START, TICK};
-use super::promise::{Broken, Judged, Promise};
+use super::promise::{Broken, Promise};
 use super::seen::Seen;
 
 /// How far the store's clock steps back.
@@ -130,12 +130,6 @@ pub(super) struct State {
     /// The highest token ever granted.
     highest: Token,
     broken: Broken,
-}
-
-impl Judged for State {
-    fn broken(&self) -> Broken {
-        self.broken
-    }
 }
 
 impl Hash for State {
@@ -349,6 +343,10 @@ impl Subject for QueueModel {
 
     fn look_ahead(&self, state: &mut State, hash: u64) {
         self.judge_served(state, hash);
+    }
+
+    fn broken(state: &State) -> Broken {
+        state.broken
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -19,8 +19,8 @@ use serde::Deserialize;
 use self::server::{Message, Server};
 use super::checker::Subject;
 use super::clock::{SERVER_RATE, START, TICK, shown_at};
+use super::promise::Broken;
 use super::promise::Promise::{self, Ended, Exclusion, Kept, Orphan, Tokens};
-use super::promise::{Broken, Judged};
 use super::seen::Seen;
 
 /// A model of clients and independent servers.
@@ -163,12 +163,6 @@ pub(super) struct State {
     broken: Broken,
 }
 
-impl Judged for State {
-    fn broken(&self) -> Broken {
-        self.broken
-    }
-}
-
 impl State {
     fn highest(&self) -> Token {
         self.completed.iter().copied().max().unwrap_or_default()
@@ -275,6 +269,10 @@ impl Subject for QuorumModel {
         }
         self.prune(state);
         self.judge(state);
+    }
+
+    fn broken(state: &State) -> Broken {
+        state.broken
     }
 
     fn promises(&self) -> &'static [Promise] {

@@ -10,7 +10,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::checker::{Counterexample, Effort, Findings, Subject, hash_of, trace};
 use super::clock::Stopwatch;
-use super::promise::Judged;
 
 /// How many states a thread takes at once.
 const CHUNK: usize = 4096;
@@ -58,7 +57,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
                 break;
             }
             let reached = expand(subject, part, &known, effort.threads);
-            let found = add(&mut known, reached, &mut next);
+            let found = add::<S>(&mut known, reached, &mut next);
             broken = broken.or(found);
         }
         frontier = next;
@@ -122,16 +121,16 @@ fn expand_share<S: Subject>(
 }
 
 /// Takes up the states that are new. Gives the first that has broken a promise.
-fn add<State: Judged>(
+fn add<S: Subject>(
     known: &mut Known,
-    reached: Vec<Vec<Reached<State>>>,
-    next: &mut Vec<(u64, State)>,
+    reached: Vec<Vec<Reached<S::State>>>,
+    next: &mut Vec<(u64, S::State)>,
 ) -> Option<u64> {
     let mut broken = None;
     for reached in reached.into_iter().flatten() {
         if let Entry::Vacant(place) = known.entry(reached.hash) {
             place.insert((reached.from, reached.by));
-            if !reached.state.broken().is_empty() {
+            if !S::broken(&reached.state).is_empty() {
                 broken = broken.or(Some(reached.hash));
             }
             next.push((reached.hash, reached.state));
@@ -157,7 +156,7 @@ fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Co
         state = subject.step(&state, action);
         way.push(action);
     }
-    let property = state.broken().first(subject.promises())?;
+    let property = S::broken(&state).first(subject.promises())?;
     Some(Counterexample {
         property: property.name().to_owned(),
         seed: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::checker::{Counterexample, Effort, Findings, Subject, trace};
 use super::clock::Stopwatch;
-use super::promise::{Judged, Promise};
+use super::promise::Promise;
 use crate::split_mix::split_mix;
 
 /// What all threads share.
@@ -94,8 +94,8 @@ fn one<S: Subject>(subject: &S, seed: u64, length: usize) -> (Vec<S::Action>, Op
         };
         way.push(action);
         state = next;
-        if !state.broken().is_empty() {
-            return (way, state.broken().first(subject.promises()));
+        if !S::broken(&state).is_empty() {
+            return (way, S::broken(&state).first(subject.promises()));
         }
     }
     (way, None)
@@ -146,8 +146,8 @@ fn breaks<S: Subject>(subject: &S, way: &[S::Action], property: Promise) -> Opti
             return None;
         }
         state = subject.step(&state, *action);
-        if !state.broken().is_empty() {
-            return (state.broken().first(subject.promises()) == Some(property))
+        if !S::broken(&state).is_empty() {
+            return (S::broken(&state).first(subject.promises()) == Some(property))
                 .then_some(taken + 1);
         }
     }

@@ -46,13 +46,6 @@ pub enum What {
     Write(u64),
 }
 
-/// The answer: the value read or written, or a refusal.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Answer {
-    /// None if the token was too low.
-    pub value: Option<u64>,
-}
-
 /// A write that was taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
@@ -122,9 +115,9 @@ impl Gate {
         Ok(())
     }
 
-    /// Answers one request.
-    pub fn answer(&self, ask: &Ask) -> Answer {
-        let value = match (ask.what, ask.token) {
+    /// Answers one request: the value read or written; none if the token was too low.
+    pub fn answer(&self, ask: &Ask) -> Option<u64> {
+        match (ask.what, ask.token) {
             (What::Served(at), _) => {
                 let who = (ask.op.client, ask.task);
                 self.served.send_modify(|served| {
@@ -137,8 +130,7 @@ impl Gate {
                 let mut values = lock(&self.unfenced);
                 Some(self.step(ask, what, None, values.entry(ask.key.clone()).or_default()))
             }
-        };
-        Answer { value }
+        }
     }
 
     fn fenced(&self, ask: &Ask, what: What, token: u64) -> Option<u64> {
@@ -188,7 +180,6 @@ mod tests {
             token,
             what,
         })
-        .value
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::lock::{Held, Lock, Patience};
 use super::{Spec, Task};
-use crate::faults::gate::{Answer, Ask, What};
+use crate::faults::gate::{Ask, What};
 use crate::faults::history::{Event, Journal, Micros, Number, OpId, now};
 
 /// How often a holder looks at its lease.
@@ -256,8 +256,7 @@ impl Worker {
         self.gate.get_mut().write_all(&line).await?;
         let mut line = String::new();
         self.gate.read_line(&mut line).await?;
-        let answer: Answer = serde_json::from_str(&line)?;
-        Ok(answer.value)
+        Ok(serde_json::from_str(&line)?)
     }
 }
 

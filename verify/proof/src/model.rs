@@ -23,6 +23,5 @@ mod seen;
 mod walk;
 mod words;
 
-pub use catalogue::{Entry, all};
 pub use checker::{Counterexample, Effort, Findings};
 pub use promise::Promise;

@@ -9,20 +9,13 @@ pub(super) use self::queues::smallest_queue;
 use super::checker::{Effort, Findings, Method, Subject, run};
 
 /// A model, ready to run.
-pub struct Entry {
+pub(super) struct Entry {
     /// Its name.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// Whether it takes too long for every change.
-    pub long: bool,
-    run: Box<dyn Fn(Effort) -> Findings + Send + Sync>,
-}
-
-impl std::fmt::Debug for Entry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
+    pub(super) long: bool,
+    /// Runs it.
+    pub(super) run: Box<dyn Fn(Effort) -> Findings + Send + Sync>,
 }
 
 impl Entry {
@@ -33,19 +26,10 @@ impl Entry {
             run: Box::new(move |effort| run(name, &subject, method, effort)),
         }
     }
-
-    /// Runs it.
-    #[must_use]
-    pub fn run(&self, effort: Effort) -> Findings {
-        (self.run)(effort)
-    }
 }
 
 /// All models.
-#[must_use]
-pub fn all() -> Vec<Entry> {
-    let mut all = queues::all();
-    all.extend(clients::all());
-    all.extend(quorums::all());
-    all
+pub(super) fn all() -> Vec<Entry> {
+    let all = queues::all().into_iter().chain(clients::all());
+    all.chain(quorums::all()).collect()
 }

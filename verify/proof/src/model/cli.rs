@@ -111,7 +111,7 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     };
     let mut good = true;
     for entry in all {
-        let findings = entry.run(effort);
+        let findings = (entry.run)(effort);
         good &= findings.is_good();
         printer.result(&findings.line(), &findings);
         if let Some(broken) = &findings.broken {

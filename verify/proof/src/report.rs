@@ -14,7 +14,6 @@ pub(crate) struct Printer {
 
 impl Printer {
     /// Lines for people, or for programs.
-    #[must_use]
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
     }

@@ -41,7 +41,6 @@ impl Shim {
     }
 
     /// What has to be in the environment of a process that goes by `clock`.
-    #[must_use]
     pub fn environment(&self, clock: &WrongClock) -> [(String, String); 2] {
         let text = |path: &Path| path.display().to_string();
         [
@@ -88,7 +87,6 @@ impl WrongClock {
     }
 
     /// How many microseconds it is ahead.
-    #[must_use]
     pub fn ahead(&self) -> i64 {
         self.ahead.load(Ordering::Relaxed)
     }

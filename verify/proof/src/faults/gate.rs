@@ -67,7 +67,6 @@ pub struct Written {
 
 impl Written {
     /// Whether it overwrote an increment that its writer had not seen.
-    #[must_use]
     pub fn is_lost_update(&self) -> bool {
         self.value != self.before + 1
     }

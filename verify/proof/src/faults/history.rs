@@ -20,7 +20,6 @@ use super::client::Task;
 pub type Micros = u64;
 
 /// The time now.
-#[must_use]
 pub fn now() -> Micros {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -220,7 +219,6 @@ pub struct Grant {
 }
 
 /// Puts a client's lines together. `died` is when the client was killed, if it was.
-#[must_use]
 pub fn assemble(client: usize, lines: &[Line], died: Option<Micros>) -> Vec<Op> {
     let mut ops: BTreeMap<Number, Op> = BTreeMap::new();
     for line in lines {

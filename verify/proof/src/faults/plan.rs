@@ -129,7 +129,6 @@ pub enum Fault {
 
 impl Fault {
     /// Its kind, as tables name it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Reset(_) => "connections reset",
@@ -198,7 +197,6 @@ pub struct Choice {
 
 impl Choice {
     /// With our own locks.
-    #[must_use]
     pub fn ours(deployment: Deployment, beyond: Option<bool>) -> Self {
         let algorithm = Algorithm::Leasehold;
         Self {
@@ -243,7 +241,6 @@ impl Plan {
     }
 
     /// The keys, each once.
-    #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         let keys = self.clients.iter().flatten().map(|task| &*task.key);
         let mut keys: Vec<_> = keys.collect();
@@ -253,13 +250,11 @@ impl Plan {
     }
 
     /// Whether the server answers before a commit is on its disk.
-    #[must_use]
     pub fn is_unsynced(&self) -> bool {
         self.deployment.is_postgres() && self.beyond
     }
 
     /// How to do it again.
-    #[must_use]
     pub fn command(&self) -> String {
         let (deployment, seed) = (self.deployment.name(), self.seed);
         let beyond = if self.beyond { "beyond" } else { "within" };

@@ -71,7 +71,6 @@ const PEERS: [(Algorithm, Deployment, Expected); 4] = [
 
 impl Trials {
     /// The trials of some algorithms, or of all that there are.
-    #[must_use]
     pub fn of(algorithms: &[Algorithm], has_peers: bool) -> Self {
         let peers = PEERS.into_iter().filter(|_| has_peers);
         let all = KNOWN.into_iter().chain(peers);
@@ -91,7 +90,6 @@ impl Trials {
     }
 
     /// A schedule of each.
-    #[must_use]
     pub fn jobs(&self, seed: u64) -> Vec<Job> {
         let job = |trial: &Trial| Job {
             choice: Choice {
@@ -133,7 +131,6 @@ impl Trials {
     }
 
     /// Whether a schedule may still show something new.
-    #[must_use]
     pub fn is_open(&self, job: &Job) -> bool {
         let of = (job.choice.algorithm, job.choice.deployment);
         let mut trials = self.0.iter();

@@ -27,7 +27,6 @@ pub struct Promise {
 
 impl Promise {
     /// What is promised in a schedule. `fail_overs` is how many there were, planned or not.
-    #[must_use]
     pub fn of(plan: &Plan, fail_overs: usize) -> Self {
         if plan.algorithm != Algorithm::Leasehold {
             // What their users rely on, so that the faults of others are found.
@@ -85,7 +84,6 @@ impl Promise {
     }
 
     /// Whether a finding against that property breaks a promise.
-    #[must_use]
     pub fn covers(self, property: Property) -> bool {
         match property {
             Property::Exclusion => self.exclusion,

@@ -81,7 +81,6 @@ pub struct Outcome {
 
 impl Outcome {
     /// How many findings break a promise.
-    #[must_use]
     pub fn broken(&self) -> usize {
         let violations = self.violations.iter();
         let broken = violations.filter(|(property, _)| self.promise.covers(**property));

@@ -119,7 +119,6 @@ impl Site {
     }
 
     /// Where clients find it.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -231,7 +230,6 @@ impl Site {
     }
 
     /// Whether its clients have the time of day from a clock of their own.
-    #[must_use]
     pub fn clients_have_clocks(&self) -> bool {
         use Servers::{Files, Independent, Postgres, ZooKeeper};
         matches!(

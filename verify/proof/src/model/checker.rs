@@ -130,7 +130,6 @@ impl Findings {
     }
 
     /// In one line.
-    #[must_use]
     pub fn line(&self) -> String {
         let states = match &*self.checker {
             "walks" => "steps",

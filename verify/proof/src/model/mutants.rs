@@ -45,7 +45,6 @@ pub struct Fate {
 
 impl Fate {
     /// In one line.
-    #[must_use]
     pub fn line(&self) -> String {
         let became = match &self.found {
             Ok(Some((found, broken))) => {
@@ -80,7 +79,6 @@ pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
 }
 
 /// All mutants, by name.
-#[must_use]
 pub fn all() -> Vec<Mutant> {
     let entries = include_str!("mutants/all.txt").split("\n* ").skip(1);
     entries.filter_map(read).collect()

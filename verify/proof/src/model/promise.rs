@@ -56,7 +56,6 @@ impl Promise {
     ];
 
     /// Its name, as reports have it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }

@@ -82,7 +82,6 @@ impl Row {
     }
 
     /// Violations of what is promised.
-    #[must_use]
     pub fn broken(&self) -> usize {
         self.broken.values().sum()
     }

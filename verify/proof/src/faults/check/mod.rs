@@ -52,7 +52,6 @@ pub enum Property {
 
 impl Property {
     /// As tables name it.
-    #[must_use]
     pub fn name(self) -> String {
         value_name(&self)
     }

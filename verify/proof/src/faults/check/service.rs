@@ -16,13 +16,11 @@ pub struct Gap {
 
 impl Gap {
     /// How long it was, in microseconds.
-    #[must_use]
     pub fn length(self) -> Micros {
         self.to - self.from
     }
 
     /// Whether some of it lies between.
-    #[must_use]
     pub fn meets(self, from: Micros, to: Micros) -> bool {
         self.from < to && from < self.to
     }
@@ -30,7 +28,6 @@ impl Gap {
 
 /// The times between grants, key by key, of a history from `from` to `to`. Everybody wants
 /// its key again after a short pause, so that a long time is one in which nobody got it.
-#[must_use]
 pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for ops in by_key(ops).into_values() {
@@ -48,7 +45,6 @@ pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
 }
 
 /// The longest of those that lie in part between `from` and `to`.
-#[must_use]
 pub fn longest_gap(gaps: &[Gap], from: Micros, to: Micros) -> Option<Gap> {
     let meeting = gaps.iter().copied().filter(|gap| gap.meets(from, to));
     meeting.max_by_key(|gap| gap.length())

@@ -39,7 +39,6 @@ pub type OpenPeer = for<'a> fn(&'a Spec) -> BoxFuture<'a, Result<Box<dyn Lock>, 
 
 impl Algorithm {
     /// As the command line has it.
-    #[must_use]
     pub fn name(self) -> String {
         value_name(&self)
     }
@@ -73,7 +72,6 @@ impl Failure {
     }
 
     /// Somebody else has it.
-    #[must_use]
     pub fn busy() -> Self {
         Self::new("busy", &"somebody else has it")
     }

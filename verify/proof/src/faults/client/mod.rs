@@ -49,7 +49,6 @@ pub struct Spec {
 
 impl Spec {
     /// The servers, for those who speak to each by themselves: `redis://host:port/`.
-    #[must_use]
     pub fn servers(&self) -> Vec<String> {
         let (_, rest) = self.store.split_once("://").unwrap_or_default();
         let listed = rest.split(['/', '?']).next().unwrap_or_default();

@@ -41,38 +41,32 @@ pub enum Deployment {
 
 impl Deployment {
     /// As the command line and tables name it.
-    #[must_use]
     pub fn name(self) -> String {
         value_name(&self)
     }
 
     /// Independent servers.
-    #[must_use]
     pub fn is_redlock(self) -> bool {
         matches!(self, Self::Redlock3 | Self::Redlock5)
     }
 
     /// PostgreSQL, with or without a pooler or a standby.
-    #[must_use]
     pub fn is_postgres(self) -> bool {
         use Deployment::{Postgres, PostgresPooled, PostgresStandby};
         matches!(self, Postgres | PostgresPooled | PostgresStandby)
     }
 
     /// ZooKeeper, one server or several.
-    #[must_use]
     pub fn is_zookeeper(self) -> bool {
         matches!(self, Self::Zookeeper | Self::ZookeeperEnsemble)
     }
 
     /// Servers of Redis, however many.
-    #[must_use]
     pub fn is_redis(self) -> bool {
         !(self == Self::Local || self.is_postgres() || self.is_zookeeper())
     }
 
     /// Whether a fail-over is part of it.
-    #[must_use]
     pub fn takes_time(self) -> bool {
         matches!(
             self,
@@ -85,13 +79,11 @@ impl Deployment {
     }
 
     /// Whether its store keeps an audit log.
-    #[must_use]
     pub fn keeps_audit(self) -> bool {
         self == Self::Local || self.is_redis()
     }
 
     /// How many servers there are, Sentinels not counted. A pooler or a standby is the last of them.
-    #[must_use]
     pub fn servers(self) -> usize {
         match self {
             Self::Local => 0,

@@ -10,7 +10,6 @@ use crate::faults::promise::spoils_audit;
 
 impl Plan {
     /// Draws a schedule.
-    #[must_use]
     pub fn draw(choice: Choice, seed: u64) -> Self {
         // So that deployments do not all have the same.
         let place = choice.deployment as u64;

@@ -8,7 +8,6 @@ use crate::faults::plan::{Fault, Which};
 
 impl Site {
     /// How often a primary was replaced, by what the servers have logged.
-    #[must_use]
     pub fn fail_overs(&self) -> usize {
         let logged = |servers: &[RedisServer], what: &str| {
             let logs = servers.iter().map(RedisServer::log);

@@ -75,7 +75,7 @@ impl Cluster {
 
     /// Options for a Cluster: by default of three primaries, with one replica each.
     pub fn builder() -> ClusterBuilder {
-        ClusterBuilder::new()
+        ClusterBuilder::default()
     }
 
     /// The URL with all nodes, and the password if there is one:

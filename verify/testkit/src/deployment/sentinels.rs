@@ -49,7 +49,7 @@ impl Sentinels {
 
     /// Options for a deployment: by default with two replicas, without passwords.
     pub fn builder() -> SentinelsBuilder {
-        SentinelsBuilder::new()
+        SentinelsBuilder::default()
     }
 
     /// The URL of the primary by way of the Sentinels, with the servers' password if there is one:

@@ -1,11 +1,10 @@
 //! Any future of any kind can be dropped at any await point: nothing is left.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use leasehold::{Client, Error, ErrorKind, Owner};
 use tokio::task::JoinSet;
 
@@ -16,39 +15,29 @@ use crate::dice::Dice;
 const AT_ONCE: usize = 32;
 
 /// Polls a future so often at most, then drops it where it is.
-struct CutShort<F> {
-    work: Pin<Box<F>>,
-    polls: u64,
-}
-
-impl<F: Future> Future for CutShort<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.polls == 0 {
+async fn cut_short<T>(work: impl Future<Output = T>, mut polls: u64) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if polls == 0 {
             return Poll::Ready(None);
         }
-        self.polls -= 1;
-        let polls = self.polls;
-        match self.work.as_mut().poll(cx) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => {
-                // The last poll may be cut at once, not when it would go on.
-                if polls == 0 {
-                    cx.waker().wake_by_ref();
-                }
-                Poll::Pending
-            }
+        polls -= 1;
+        let polled = work.as_mut().poll(cx).map(Some);
+        // The last poll may be cut at once, not when it would go on.
+        if polls == 0 && polled.is_pending() {
+            cx.waker().wake_by_ref();
         }
-    }
+        polled
+    })
+    .await
 }
 
-/// One life of a lock, from the claim to the release.
-type Life = fn(Client, Dice) -> BoxFuture<'static, Result<(), Error>>;
+const KINDS: &str = "mutex rwlock semaphore reentrant multi election identity";
 
-const KINDS: [(&str, Life); 7] = [
-    ("mutex", |client, mut dice| {
-        Box::pin(async move {
+/// One life of a lock, from the claim to the release.
+async fn life(kind: &str, client: Client, mut dice: Dice) -> Result<(), Error> {
+    match kind {
+        "mutex" => {
             let lock = client.mutex(format!("m/{}", dice.roll(3)))?;
             let lease = match dice.roll(3) {
                 0 => match lock.lock_within(Duration::from_millis(5)).await {
@@ -60,10 +49,8 @@ const KINDS: [(&str, Life); 7] = [
             };
             lease.renew().await?;
             lease.release().await.map(drop)
-        })
-    }),
-    ("rwlock", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "rwlock" => {
             let lock = client.rwlock(format!("rw/{}", dice.roll(3)))?;
             match dice.roll(3) {
                 0 => {
@@ -73,27 +60,21 @@ const KINDS: [(&str, Life); 7] = [
                 1 => lock.write().await?.release().await.map(drop),
                 _ => lock.read().await?.release().await.map(drop),
             }
-        })
-    }),
-    ("semaphore", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "semaphore" => {
             let lock = client.semaphore(format!("s/{}", dice.roll(3)), 3)?;
             let take = 1 + u32::try_from(dice.roll(3)).unwrap_or(0);
             lock.acquire_many(take).await?.release().await.map(drop)
-        })
-    }),
-    ("reentrant", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "reentrant" => {
             let owner = Owner::parse(&format!("{:032x}", 1 + dice.roll(3)))?;
             let lock = client.reentrant("re", &owner)?;
             let outer = lock.lock().await?;
             let inner = lock.lock().await?;
             let _ = outer.release().await?;
             inner.release().await.map(drop)
-        })
-    }),
-    ("multi", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "multi" => {
             let keys = ["mu/1", "mu/2", "mu/3"];
             let from = usize::try_from(dice.roll(3)).unwrap_or(0);
             let lock = client.multi([keys[from], keys[(from + 1) % 3]])?;
@@ -104,10 +85,8 @@ const KINDS: [(&str, Life); 7] = [
                 },
                 _ => lock.lock().await?.release().await.map(drop),
             }
-        })
-    }),
-    ("election", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "election" => {
             let election = client.election(format!("el/{}", dice.roll(2)))?;
             if dice.roll(4) == 0 {
                 let mut leaders = election.observe();
@@ -120,10 +99,8 @@ const KINDS: [(&str, Life); 7] = [
             let leadership = election.campaign("me").await?;
             leadership.proclaim("still me").await?;
             leadership.resign().await.map(drop)
-        })
-    }),
-    ("identity", |client, mut dice| {
-        Box::pin(async move {
+        }
+        "identity" => {
             // Parts that nobody takes over are left to their TTL: a short one, on
             // many keys, so that few wait for it.
             let lock = client
@@ -134,9 +111,10 @@ const KINDS: [(&str, Life); 7] = [
             let parts = lease.into_parts().await?;
             let lease = lock.adopt(&parts).await?;
             lease.release().await.map(drop)
-        })
-    }),
-];
+        }
+        _ => unreachable!("{kind} is no kind of lock"),
+    }
+}
 
 /// The kinds of stores that have only plain exclusive claims.
 const EXCLUSIVE: [&str; 2] = ["mutex", "election"];
@@ -151,7 +129,7 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
     let before = metrics.num_alive_tasks();
     let mut dice = Dice(1);
     let all = knows_all_kinds(fixture).await;
-    for (kind, life) in KINDS {
+    for kind in KINDS.split(' ') {
         if !all && !EXCLUSIVE.contains(&kind) {
             continue;
         }
@@ -163,8 +141,8 @@ pub async fn cancellations_leave_nothing(fixture: &dyn Fixture) -> Outcome {
                 let client = clients[begun % clients.len()].clone();
                 begun += 1;
                 dice.roll(2);
-                let (work, polls) = (Box::pin(life(client, dice.clone())), dice.roll(12));
-                lives.spawn(CutShort { work, polls });
+                let work = life(kind, client, dice.clone());
+                lives.spawn(cut_short(work, dice.roll(12)));
             }
             let ended = soon(kind, lives.join_next()).await.ok_or("a life")?;
             match ended? {

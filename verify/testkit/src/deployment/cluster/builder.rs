@@ -5,33 +5,23 @@ use std::time::Duration;
 use super::super::members::Reserved;
 use super::super::until_blocking;
 use super::Cluster;
-use crate::server::{RedisServer, RedisServerBuilder};
+use crate::server::RedisServerBuilder;
 
 /// How many slots there are.
 const SLOTS: u16 = 16_384;
 
 /// Options for a [`Cluster`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct ClusterBuilder {
     server: RedisServerBuilder,
-    primaries: usize,
-    replicas: usize,
-    node_timeout: Duration,
+    primaries: Option<usize>,
+    replicas: Option<usize>,
+    node_timeout: Option<Duration>,
     behind_proxies: bool,
 }
 
 impl ClusterBuilder {
-    pub(super) fn new() -> Self {
-        Self {
-            server: RedisServer::builder(),
-            primaries: 3,
-            replicas: 1,
-            node_timeout: Duration::from_millis(1500),
-            behind_proxies: false,
-        }
-    }
-
     /// Makes every node like this one. Without TLS.
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;
@@ -41,20 +31,20 @@ impl ClusterBuilder {
     /// How many primaries share the slots: three, unless said otherwise, and not fewer, since two
     /// make no majority without each other.
     pub fn primaries(mut self, primaries: usize) -> Self {
-        self.primaries = primaries;
+        self.primaries = Some(primaries);
         self
     }
 
     /// How many replicas each primary has: one, unless said otherwise.
     pub fn replicas(mut self, each: usize) -> Self {
-        self.replicas = each;
+        self.replicas = Some(each);
         self
     }
 
     /// How long a node does not answer before another takes it for down (`cluster-node-timeout`):
     /// 1.5 s, unless said otherwise. Much less, and a busy machine fails over by itself.
     pub fn node_timeout(mut self, time: Duration) -> Self {
-        self.node_timeout = time;
+        self.node_timeout = Some(time);
         self
     }
 
@@ -72,15 +62,14 @@ impl ClusterBuilder {
     ///
     /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
     pub fn start(self) -> Cluster {
+        let timeout = self.node_timeout.map_or(1500, |time| time.as_millis());
         let node = (self.server.clone().cluster())
-            .config(
-                "cluster-node-timeout",
-                &self.node_timeout.as_millis().to_string(),
-            )
+            .config("cluster-node-timeout", &timeout.to_string())
             // However long it has heard nothing from its primary, a replica may be promoted.
             .config("cluster-replica-validity-factor", "0")
             .config("cluster-migration-barrier", "1000");
-        let count = self.primaries * (1 + self.replicas);
+        let primaries = self.primaries.unwrap_or(3);
+        let count = primaries * (1 + self.replicas.unwrap_or(1));
         let members = Reserved::nodes(count, self.behind_proxies).start(|_, _| node.clone());
         let nodes = members.servers().iter();
         let ids = nodes.map(|node| node.query(&["CLUSTER", "MYID"]));
@@ -89,7 +78,7 @@ impl ClusterBuilder {
             password: self.server.password,
             members,
         };
-        cluster.form(self.primaries);
+        cluster.form(primaries);
         cluster
     }
 }

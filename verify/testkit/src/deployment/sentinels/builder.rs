@@ -18,27 +18,17 @@ const HASTE: &str = "SENTINEL DEBUG info-period 500 ping-period 500 publish-peri
     ask-period 100 tilt-period 1000";
 
 /// Options for [`Sentinels`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct SentinelsBuilder {
     server: RedisServerBuilder,
-    replicas: usize,
+    replicas: Option<usize>,
     sentinel_password: Option<String>,
-    down_after: Duration,
+    down_after: Option<Duration>,
     behind_proxies: bool,
 }
 
 impl SentinelsBuilder {
-    pub(super) fn new() -> Self {
-        Self {
-            server: RedisServer::builder(),
-            replicas: 2,
-            sentinel_password: None,
-            down_after: Duration::from_secs(1),
-            behind_proxies: false,
-        }
-    }
-
     /// Makes the primary and every replica like this one; the Sentinels are of the same program. Without TLS.
     pub fn server(mut self, server: RedisServerBuilder) -> Self {
         self.server = server;
@@ -47,7 +37,7 @@ impl SentinelsBuilder {
 
     /// How many replicas follow the primary: two, unless said otherwise.
     pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = replicas;
+        self.replicas = Some(replicas);
         self
     }
 
@@ -60,7 +50,7 @@ impl SentinelsBuilder {
     /// How long a server does not answer before a Sentinel takes it for down: one second, unless
     /// said otherwise. Much less, and a busy machine fails over by itself.
     pub fn down_after(mut self, time: Duration) -> Self {
-        self.down_after = time;
+        self.down_after = Some(time);
         self
     }
 
@@ -78,7 +68,8 @@ impl SentinelsBuilder {
     ///
     /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
     pub fn start(self) -> Sentinels {
-        let reserved = Reserved::servers(1 + self.replicas, self.behind_proxies);
+        let replicas = self.replicas.unwrap_or(2);
+        let reserved = Reserved::servers(1 + replicas, self.behind_proxies);
         let members = reserved.start(|known, at| match at {
             0 => self.server.clone(),
             _ => self.server.clone().replica_of(known.announced(0)),
@@ -111,16 +102,17 @@ impl SentinelsBuilder {
     /// What is particular to the Sentinel at that place. It is told whom it would find by itself,
     /// which takes seconds.
     fn lines(&self, at: usize, sentinels: &Reserved, members: &Members) -> Vec<String> {
-        let down_after = self.down_after.as_millis();
+        let down_after = self.down_after.map_or(1000, |time| time.as_millis());
         let id = |at: usize| format!("{:040x}", sentinels.announced(at));
         let primary = members.port(&members.servers()[0]);
+        let replicas = members.servers().len() - 1;
         let mut lines = vec![
             format!("myid {}", id(at)),
             format!("monitor {NAME} 127.0.0.1 {primary} {QUORUM}"),
             format!("down-after-milliseconds {NAME} {down_after}"),
             // A failed attempt is followed by another after twice this.
             format!("failover-timeout {NAME} {}", 2 * down_after),
-            format!("parallel-syncs {NAME} {}", self.replicas.max(1)),
+            format!("parallel-syncs {NAME} {}", replicas.max(1)),
             format!("auth-user {NAME} {ADMIN}"),
             format!("auth-pass {NAME} {ADMIN_PASSWORD}"),
             format!("sentinel-user {ADMIN}"),

@@ -221,7 +221,7 @@ fn count(table: &mut Table, done: &Done) {
     let row = table.0.entry(name).or_default();
     match &done.outcome {
         Ok(outcome) => {
-            row.add(outcome);
+            row.outcomes.push((**outcome).clone());
             println!("{}: {}", done.plan.command(), line(outcome));
             if outcome.broken() > 0 {
                 println!("BROKEN. Again with: {}", done.plan.command());

@@ -5,14 +5,15 @@
 
 use std::fmt;
 
-use super::campaign::{Done, Job};
-use super::check::Property;
+use super::campaign::{Done, Job, Row};
+use super::check::{Finding, Property};
 use super::client::Algorithm::{
     self, DelWithoutOwner, DistributedLock, Leasehold, PlainRedlock, RenewWithoutOwner, Rslock,
     ValidFromAnswer,
 };
 use super::plan::Choice;
 use super::plan::Deployment::{self, Local, Postgres, Redlock3, ServerAof, Zookeeper};
+use super::run::Outcome;
 
 /// What is tried, and what came of it so far.
 #[derive(Debug)]
@@ -23,15 +24,7 @@ struct Trial {
     algorithm: Algorithm,
     deployment: Deployment,
     expected: Expected,
-    schedules: usize,
-    failed: usize,
-    leases: usize,
-    /// Increments of the resource that compares nothing: taken, and lost.
-    increments: (u64, u64),
-    /// How many schedules showed two that held at once.
-    found: usize,
-    /// The first of them: its command, and what was seen.
-    first: Option<(String, String)>,
+    row: Row,
 }
 
 /// Whether two hold at once.
@@ -79,12 +72,7 @@ impl Trials {
             algorithm,
             deployment,
             expected,
-            schedules: 0,
-            failed: 0,
-            leases: 0,
-            increments: (0, 0),
-            found: 0,
-            first: None,
+            row: Row::default(),
         };
         Self(wanted.map(trial).collect())
     }
@@ -111,23 +99,11 @@ impl Trials {
         let command = done.plan.command();
         let outcome = match &done.outcome {
             Ok(outcome) => outcome,
-            Err(why) => {
-                trial.failed += 1;
-                return Some(format!("NOT RUN: {command}: {why}"));
-            }
+            Err(why) => return Some(format!("NOT RUN: {command}: {why}")),
         };
-        trial.schedules += 1;
-        trial.leases += outcome.grants;
-        trial.increments.0 += outcome.unfenced.taken;
-        trial.increments.1 += outcome.unfenced.lost;
-        let mut findings = outcome.findings.iter();
-        let seen = findings.find(|it| it.property == Property::Exclusion)?;
-        trial.found += 1;
-        let told = format!("{command}: {}", seen.what);
-        trial
-            .first
-            .get_or_insert_with(|| (command, seen.what.clone()));
-        Some(told)
+        trial.row.outcomes.push((**outcome).clone());
+        let seen = two_at_once(outcome)?;
+        Some(format!("{command}: {}", seen.what))
     }
 
     /// Whether a schedule may still show something new.
@@ -136,8 +112,8 @@ impl Trials {
         let mut trials = self.0.iter();
         let trial = trials.find(|trial| (trial.algorithm, trial.deployment) == of);
         trial.is_some_and(|trial| match trial.expected {
-            Expected::Sound => trial.schedules < ENOUGH,
-            Expected::Broken | Expected::Open => trial.found == 0,
+            Expected::Sound => trial.row.outcomes.len() < ENOUGH,
+            Expected::Broken | Expected::Open => trial.found() == 0,
         })
     }
 
@@ -145,12 +121,24 @@ impl Trials {
     #[must_use]
     pub fn all_as_they_should_be(&self) -> bool {
         let is_right = |trial: &Trial| match trial.expected {
-            Expected::Broken => trial.found > 0,
-            Expected::Sound => trial.found == 0 && trial.schedules > 0,
+            Expected::Broken => trial.found() > 0,
+            Expected::Sound => trial.found() == 0 && !trial.row.outcomes.is_empty(),
             Expected::Open => true,
         };
         self.0.iter().all(is_right)
     }
+}
+
+impl Trial {
+    /// In how many schedules two held at once.
+    fn found(&self) -> usize {
+        self.row.sum(|it| usize::from(two_at_once(it).is_some()))
+    }
+}
+
+fn two_at_once(outcome: &Outcome) -> Option<&Finding> {
+    let mut findings = outcome.findings.iter();
+    findings.find(|it| it.property == Property::Exclusion)
 }
 
 impl fmt::Display for Trials {
@@ -161,10 +149,14 @@ impl fmt::Display for Trials {
         )?;
         for trial in &self.0 {
             let (lock, on) = (trial.algorithm.name(), trial.deployment.name());
-            let (schedules, leases, found) = (trial.schedules, trial.leases, trial.found);
-            let (taken, lost) = trial.increments;
-            let first = trial.first.as_ref();
-            let first = first.map_or_else(String::new, |(it, seen)| format!("`{it}`: {seen}"));
+            let (row, found) = (&trial.row, trial.found());
+            let (schedules, leases) = (row.outcomes.len(), row.sum(|it| it.grants));
+            let taken = row.sum(|it| it.unfenced.taken);
+            let lost = row.sum(|it| it.unfenced.lost);
+            let mut outcomes = row.outcomes.iter();
+            let first = outcomes.find_map(|it| Some((it, two_at_once(it)?)));
+            let first = first.map(|(it, seen)| format!("`{}`: {}", it.plan.command(), seen.what));
+            let first = first.unwrap_or_default();
             writeln!(
                 f,
                 "| {lock} | `{on}` | {schedules} | {leases} | {found} | {taken} | {lost} | {first} |"

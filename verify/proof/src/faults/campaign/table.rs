@@ -2,93 +2,57 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::Sum;
 
 use clap::ValueEnum;
 
 use super::Outcome;
 use crate::faults::check::Property;
+use crate::faults::history::Micros;
 
 /// The schedules of one deployment and one algorithm.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Row {
-    /// Run to the end.
-    pub schedules: usize,
-    /// Those of them in which something was beyond what is assumed.
-    pub beyond: usize,
-    /// Not run to the end.
+    /// What came of those that were run to the end.
+    pub outcomes: Vec<Outcome>,
+    /// How many were not.
     pub failed: usize,
-    /// Faults injected.
-    pub faults: usize,
-    /// Claims made.
-    pub claims: usize,
-    /// Leases handed out.
-    pub grants: usize,
-    /// Leases replayed on the core's queue.
-    pub replayed: usize,
-    /// Violations of what is promised, by property.
-    pub broken: BTreeMap<Property, usize>,
-    /// Violations of what is not promised, and in how many schedules, by property.
-    pub unpromised: BTreeMap<Property, (usize, usize)>,
-    /// Fenced increments taken, lost, refused.
-    pub fenced: (u64, u64, u64),
-    /// Unfenced increments taken and lost where exclusion is promised.
-    pub unfenced: (u64, u64),
-    /// The same where it is not.
-    pub unfenced_beyond: (u64, u64),
-    /// The longest time without a grant, in microseconds.
-    pub longest_gap: u64,
-    /// The longest time until all were served after the faults, in microseconds.
-    pub slowest_recovery: u64,
-    /// By kind of fault: how often, and all times without a grant around it.
-    pub kinds: BTreeMap<String, Vec<u64>>,
 }
 
 impl Row {
-    /// Counts a schedule in.
-    pub fn add(&mut self, outcome: &Outcome) {
-        self.schedules += 1;
-        self.beyond += usize::from(outcome.plan.beyond);
-        self.faults += outcome.injected.len();
-        self.claims += outcome.claims;
-        self.grants += outcome.grants;
-        self.replayed += outcome.replayed;
-        for (property, count) in &outcome.violations {
-            if outcome.promise.covers(*property) {
-                *self.broken.entry(*property).or_default() += count;
-            } else {
-                let entry = self.unpromised.entry(*property).or_default();
-                *entry = (entry.0 + count, entry.1 + 1);
-            }
-        }
-        let fenced = outcome.fenced;
-        self.fenced.0 += fenced.taken;
-        self.fenced.1 += fenced.lost;
-        self.fenced.2 += fenced.refused;
-        let unfenced = if outcome.promise.exclusion {
-            &mut self.unfenced
-        } else {
-            &mut self.unfenced_beyond
-        };
-        *unfenced = (
-            unfenced.0 + outcome.unfenced.taken,
-            unfenced.1 + outcome.unfenced.lost,
-        );
-        self.longest_gap = self.longest_gap.max(outcome.longest_gap);
-        self.slowest_recovery = self.slowest_recovery.max(outcome.recovered_in.unwrap_or(0));
-        for fault in &outcome.injected {
-            let gaps = self.kinds.entry(fault.name.clone()).or_default();
-            gaps.push(fault.gap);
-        }
-    }
-
     /// Violations of what is promised.
     pub fn broken(&self) -> usize {
-        self.broken.values().sum()
+        self.sum(Outcome::broken)
+    }
+
+    pub(in crate::faults) fn sum<N: Sum>(&self, of: impl Fn(&Outcome) -> N) -> N {
+        self.outcomes.iter().map(of).sum()
+    }
+
+    fn longest(&self, of: impl Fn(&Outcome) -> Micros) -> String {
+        seconds(self.outcomes.iter().map(of).max().unwrap_or(0))
+    }
+
+    /// How often a property was violated where it is promised, or where it is not: in each schedule in
+    /// which it was.
+    fn violations(&self, property: Property, promised: bool) -> Vec<usize> {
+        let outcomes = self.outcomes.iter();
+        let such = outcomes.filter(|it| it.promise.covers(property) == promised);
+        such.filter_map(|it| it.violations.get(&property).copied())
+            .collect()
+    }
+
+    /// Increments of the resource that compares nothing, where exclusion is promised, or where it is not.
+    fn unfenced(&self, promised: bool) -> [u64; 2] {
+        let such = self.outcomes.iter();
+        let such = such.filter(|it| it.promise.exclusion == promised);
+        let tallies = such.map(|it| it.unfenced);
+        tallies.fold([0, 0], |sum, it| [sum[0] + it.taken, sum[1] + it.lost])
     }
 }
 
 /// The rows, by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Table(pub BTreeMap<String, Row>);
 
 impl fmt::Display for Table {
@@ -99,10 +63,13 @@ impl fmt::Display for Table {
              |---|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let (schedules, beyond, failed) = (row.schedules, row.beyond, row.failed);
-            let (faults, claims) = (row.faults, row.claims);
-            let (grants, replayed) = (row.grants, row.replayed);
-            let (gap, recovery) = (seconds(row.longest_gap), seconds(row.slowest_recovery));
+            let (schedules, failed) = (row.outcomes.len(), row.failed);
+            let beyond = row.sum(|it| usize::from(it.plan.beyond));
+            let faults = row.sum(|it| it.injected.len());
+            let (claims, grants) = (row.sum(|it| it.claims), row.sum(|it| it.grants));
+            let replayed = row.sum(|it| it.replayed);
+            let gap = row.longest(|it| it.longest_gap);
+            let recovery = row.longest(|it| it.recovered_in.unwrap_or(0));
             let broken = broken(row);
             writeln!(
                 f,
@@ -116,9 +83,9 @@ impl fmt::Display for Table {
         for (name, row) in &self.0 {
             let told = Property::value_variants().iter();
             let told = told.filter(|it| **it != Property::Service);
-            let told = told.map(|property| match row.unpromised.get(property) {
-                Some((count, schedules)) => format!("{count} in {schedules}"),
-                None => "0".to_owned(),
+            let told = told.map(|property| match &*row.violations(*property, false) {
+                [] => "0".to_owned(),
+                seen => format!("{} in {}", seen.iter().sum::<usize>(), seen.len()),
             });
             writeln!(f, "| `{name}` | {} |", told.collect::<Vec<_>>().join(" | "))?;
         }
@@ -127,16 +94,23 @@ impl fmt::Display for Table {
              taken | lost | not promised: taken | lost |\n|---|---|---|---|---|---|---|---|\n",
         )?;
         for (name, row) in &self.0 {
-            let (taken, lost, refused) = row.fenced;
-            let (promised, not) = (row.unfenced, row.unfenced_beyond);
-            let all = [taken, refused, lost, promised.0, promised.1, not.0, not.1];
-            let all = all.map(|count| count.to_string()).join(" | ");
+            let fenced = [
+                row.sum(|it| it.fenced.taken),
+                row.sum(|it| it.fenced.refused),
+                row.sum(|it| it.fenced.lost),
+            ];
+            let all = [&fenced[..], &row.unfenced(true), &row.unfenced(false)].concat();
+            let all: Vec<_> = all.iter().map(u64::to_string).collect();
+            let all = all.join(" | ");
             writeln!(f, "| `{name}` | {all} |")?;
         }
         f.write_str("\n| fault | on | how often | time without a grant: median | longest |\n|---|---|---|---|---|\n")?;
         for (name, row) in &self.0 {
-            for (kind, gaps) in &row.kinds {
-                let mut gaps = gaps.clone();
+            let mut kinds: BTreeMap<&str, Vec<Micros>> = BTreeMap::new();
+            for fault in row.outcomes.iter().flat_map(|it| &it.injected) {
+                kinds.entry(&fault.name).or_default().push(fault.gap);
+            }
+            for (kind, mut gaps) in kinds {
                 gaps.sort_unstable();
                 let count = gaps.len();
                 let [median, longest] = [count / 2, count - 1].map(|at| seconds(gaps[at]));
@@ -148,12 +122,16 @@ impl fmt::Display for Table {
 }
 
 fn broken(row: &Row) -> String {
-    if row.broken.is_empty() {
-        return "0".to_owned();
+    let each = Property::value_variants().iter();
+    let told = each.filter_map(|property| {
+        let count: usize = row.violations(*property, true).iter().sum();
+        (count > 0).then(|| format!("{} {count}", property.name()))
+    });
+    let told: Vec<_> = told.collect();
+    match told.is_empty() {
+        true => "0".to_owned(),
+        false => told.join(" "),
     }
-    let broken = row.broken.iter();
-    let told = broken.map(|(property, count)| format!("{} {count}", property.name()));
-    told.collect::<Vec<_>>().join(" ")
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]

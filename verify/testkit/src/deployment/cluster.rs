@@ -81,12 +81,8 @@ impl Cluster {
     /// The URL with all nodes, and the password if there is one:
     /// `redis-cluster://[:password@]127.0.0.1:<port>,…/`.
     pub fn url(&self) -> String {
-        let credentials = self.password.as_ref().map(|word| format!(":{word}@"));
-        let nodes = self.members.listed();
-        format!(
-            "redis-cluster://{}{nodes}/",
-            credentials.unwrap_or_default()
-        )
+        let password = self.password.as_ref();
+        self.members.url("redis-cluster", password)
     }
 
     /// All nodes, those first that were primaries at the start; `cluster[0]` is the first of them.

@@ -101,7 +101,7 @@ impl IndependentBuilder {
     ///
     /// When one does not start; the message has its log.
     pub fn start(self) -> Independent {
-        let reserved = Reserved::servers(self.servers.len(), self.behind_proxies);
+        let reserved = Reserved::new(self.servers.len(), false, self.behind_proxies);
         Independent {
             members: reserved.start(|_, at| self.servers[at].clone()),
         }

@@ -37,24 +37,20 @@ fn source(at: usize) -> IpAddr {
 }
 
 impl Reserved {
-    /// Addresses for independent servers, or a primary and its replicas.
-    pub(super) fn servers(count: usize, behind_proxies: bool) -> Self {
-        let ports: Vec<_> = (0..count).map(|_| Port::reserve()).collect();
-        let doors = ports.iter().filter(|_| behind_proxies);
-        Self {
-            doors: doors.map(|port| Proxy::start(port.address())).collect(),
-            buses: Vec::new(),
-            ports,
-        }
-    }
-
-    /// Addresses for the nodes of a Cluster.
-    pub(super) fn nodes(count: usize, behind_proxies: bool) -> Self {
-        let ports: Vec<_> = (0..count).map(|_| Port::reserve_with_bus()).collect();
+    /// Addresses for so many servers. Nodes of a Cluster have a second one each, for their peers.
+    pub(super) fn new(count: usize, is_cluster: bool, behind_proxies: bool) -> Self {
+        let reserve = match is_cluster {
+            true => Port::reserve_with_bus,
+            false => Port::reserve,
+        };
+        let ports: Vec<_> = (0..count).map(|_| reserve()).collect();
         let proxied = || ports.iter().filter(|_| behind_proxies);
+        let doors = proxied().map(|it| Proxy::start(it.address()));
+        let buses = proxied().filter(|_| is_cluster);
+        let buses = buses.map(|it| Proxy::start(it.bus()));
         Self {
-            doors: proxied().map(|it| Proxy::start(it.address())).collect(),
-            buses: proxied().map(|it| Proxy::start(it.bus())).collect(),
+            doors: doors.collect(),
+            buses: buses.collect(),
             ports,
         }
     }
@@ -161,10 +157,13 @@ impl Members {
         server.ok_or_else(|| format!("who has port {port} is a stranger"))
     }
 
-    /// The addresses for a URL: `127.0.0.1:1,127.0.0.1:2`.
-    pub(super) fn listed(&self) -> String {
+    /// The URL of all: `scheme://[:password@]127.0.0.1:1,127.0.0.1:2/`.
+    pub(super) fn url(&self, scheme: &str, password: Option<&String>) -> String {
+        let credentials = password.map(|word| format!(":{word}@"));
+        let credentials = credentials.unwrap_or_default();
         let addresses = self.servers.iter().map(|it| self.address(it).to_string());
-        addresses.collect::<Vec<_>>().join(",")
+        let addresses = addresses.collect::<Vec<_>>().join(",");
+        format!("{scheme}://{credentials}{addresses}/")
     }
 
     pub(super) async fn until<T>(

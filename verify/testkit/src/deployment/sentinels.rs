@@ -56,12 +56,8 @@ impl Sentinels {
     /// `redis-sentinel://[:password@]127.0.0.1:<port>,…/main`. The Sentinels' own password is not
     /// in it.
     pub fn url(&self) -> String {
-        let credentials = self.password.as_ref().map(|word| format!(":{word}@"));
-        let sentinels = self.sentinels.listed();
-        format!(
-            "redis-sentinel://{}{sentinels}/{NAME}",
-            credentials.unwrap_or_default()
-        )
+        let password = self.password.as_ref();
+        self.sentinels.url("redis-sentinel", password) + NAME
     }
 
     /// The Sentinels, in the order of the URL.

@@ -1,7 +1,7 @@
 //! Several servers that elect a leader.
 
 use std::fs;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{ANSWER, ZooKeeper, patiently};
@@ -32,7 +32,6 @@ pub struct Ensemble {
     ways: Vec<Way>,
     /// The place of the server that is [parted](Ensemble::part) from the others, or [`NOBODY`].
     parted: AtomicUsize,
-    chroots: AtomicU32,
 }
 
 const NOBODY: usize = usize::MAX;
@@ -94,7 +93,6 @@ impl Ensemble {
             servers,
             ways,
             parted: AtomicUsize::new(NOBODY),
-            chroots: AtomicU32::new(0),
         };
         let led = patiently(|limit| ensemble.led(limit));
         until_blocking("an ensemble to elect a leader", &[], led);
@@ -119,8 +117,7 @@ impl Ensemble {
 
     /// The path of a node that nobody else uses; see [`ZooKeeper::chroot`].
     pub fn chroot(&self) -> String {
-        let number = self.chroots.fetch_add(1, Ordering::Relaxed) + 1;
-        format!("/fresh_{number}")
+        self.servers[0].chroot()
     }
 
     /// The server at a place.

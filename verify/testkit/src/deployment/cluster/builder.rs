@@ -70,7 +70,7 @@ impl ClusterBuilder {
             .config("cluster-migration-barrier", "1000");
         let primaries = self.primaries.unwrap_or(3);
         let count = primaries * (1 + self.replicas.unwrap_or(1));
-        let members = Reserved::nodes(count, self.behind_proxies).start(|_, _| node.clone());
+        let members = Reserved::new(count, true, self.behind_proxies).start(|_, _| node.clone());
         let nodes = members.servers().iter();
         let ids = nodes.map(|node| node.query(&["CLUSTER", "MYID"]));
         let cluster = Cluster {

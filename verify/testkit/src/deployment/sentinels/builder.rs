@@ -69,12 +69,12 @@ impl SentinelsBuilder {
     /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
     pub fn start(self) -> Sentinels {
         let replicas = self.replicas.unwrap_or(2);
-        let reserved = Reserved::servers(1 + replicas, self.behind_proxies);
+        let reserved = Reserved::new(1 + replicas, false, self.behind_proxies);
         let members = reserved.start(|known, at| match at {
             0 => self.server.clone(),
             _ => self.server.clone().replica_of(known.announced(0)),
         });
-        let sentinels = Reserved::servers(SENTINELS, false).start(|known, at| {
+        let sentinels = Reserved::new(SENTINELS, false, false).start(|known, at| {
             let mut sentinel = RedisServer::builder()
                 .program(self.server.program.clone())
                 .sentinel()

@@ -128,7 +128,7 @@ impl Faults {
         let lasts = self.chance.mostly_short(range);
         let client = self.chance.index(stage.guests.len());
         let server = self.chance.index(stage.servers.len().max(1));
-        let end = match kind {
+        let (what, end) = match kind {
             Kind::StopClient | Kind::SleepClient => {
                 let host = stage.guests[client].host;
                 self.stop(stage, host, lasts, kind == Kind::SleepClient)?
@@ -147,8 +147,7 @@ impl Faults {
                 let way = self.way(stage, client, server);
                 let by = self.chance.mostly_short(millis(5)..=millis(1500));
                 stage.world.net.slow(way, by);
-                tell(stage, format!("way {way:?} takes {by:?} more"));
-                End::Hasten(way)
+                (format!("way {way:?} takes {by:?} more"), End::Hasten(way))
             }
             Kind::Sever => {
                 let way = self.way(stage, client, server);
@@ -156,29 +155,28 @@ impl Faults {
                 if count == 0 {
                     return None;
                 }
-                tell(stage, format!("{count} connections break off on {way:?}"));
-                End::Nothing
+                let what = format!("{count} connections break off on {way:?}");
+                (what, End::Nothing)
             }
             Kind::ForgetScripts => {
                 stage.servers[server].server.as_ref()?.forget_scripts();
-                tell(stage, format!("server {server} forgets its scripts"));
-                End::Nothing
+                (format!("server {server} forgets its scripts"), End::Nothing)
             }
             Kind::Flush => {
                 stage.servers[server].erase();
                 stage.forgot();
-                tell(stage, format!("server {server} is flushed"));
-                End::Nothing
+                (format!("server {server} is flushed"), End::Nothing)
             }
             Kind::FillMemory => {
                 stage.servers[server].fill(true);
-                tell(stage, format!("the memory of server {server} is full"));
-                End::Empty(server)
+                let what = format!("the memory of server {server} is full");
+                (what, End::Empty(server))
             }
             Kind::StepBack | Kind::StepForward => {
                 self.step_clock(stage, server, kind == Kind::StepForward)
             }
         };
+        stage.note(Fact::Fault(what));
         Some((lasts, end))
     }
 
@@ -188,7 +186,7 @@ impl Faults {
         host: usize,
         lasts: Duration,
         asleep: bool,
-    ) -> Option<End> {
+    ) -> Option<(String, End)> {
         let (until, tasks) = (stage.now() + lasts, self.few());
         let host_there = &mut stage.world.hosts[host];
         if !host_there.runs() {
@@ -196,22 +194,21 @@ impl Faults {
         }
         host_there.stop(until, asleep, tasks);
         let how = if asleep { "sleeps" } else { "is stopped" };
-        tell(stage, format!("host {host} {how} for {lasts:?}"));
-        Some(End::Nothing)
+        let what = format!("host {host} {how} for {lasts:?}");
+        Some((what, End::Nothing))
     }
 
-    fn kill_client(&mut self, stage: &mut Stage, client: usize) -> Option<End> {
+    fn kill_client(&mut self, stage: &mut Stage, client: usize) -> Option<(String, End)> {
         let silently = self.chance.percent(40);
         if !stage.world.hosts[stage.guests[client].host].is_up() {
             return None;
         }
         stage.kill_client(client, silently);
         let what = format!("client {client} is killed, silently: {silently}");
-        tell(stage, what);
-        Some(End::StartClient(client))
+        Some((what, End::StartClient(client)))
     }
 
-    fn cut(&mut self, stage: &Stage, way: Way, lasts: Duration, both: bool) -> End {
+    fn cut(&mut self, stage: &Stage, way: Way, lasts: Duration, both: bool) -> (String, End) {
         stage.world.net.cut(way);
         if both {
             let back = (way.1, way.0);
@@ -219,11 +216,10 @@ impl Faults {
             self.ends.push((stage.now() + lasts, End::Open(back)));
         }
         let what = format!("way {way:?} is cut for {lasts:?}, both: {both}");
-        tell(stage, what);
-        End::Open(way)
+        (what, End::Open(way))
     }
 
-    fn step_clock(&mut self, stage: &mut Stage, server: usize, forward: bool) -> End {
+    fn step_clock(&mut self, stage: &mut Stage, server: usize, forward: bool) -> (String, End) {
         let by = self.chance.time(millis(1)..=millis(5_000));
         let micros = i64::try_from(by.as_micros()).unwrap_or(0);
         let host = stage.servers[server].host;
@@ -232,11 +228,10 @@ impl Faults {
             stage.clock_jumped();
         }
         let what = format!("the clock of server {server} is stepped by {by:?}, forward: {forward}");
-        tell(stage, what);
-        End::Nothing
+        (what, End::Nothing)
     }
 
-    fn kill_server(&mut self, stage: &mut Stage, server: usize) -> Option<End> {
+    fn kill_server(&mut self, stage: &mut Stage, server: usize) -> Option<(String, End)> {
         let loses = stage.common.plan.loses_data && self.chance.percent(50);
         stage.servers[server].server.as_ref()?;
         stage.kill_server(server, self.chance.percent(30));
@@ -245,8 +240,7 @@ impl Faults {
             stage.forgot();
         }
         let what = format!("server {server} is killed, loses its data: {loses}");
-        tell(stage, what);
-        Some(End::StartServer(server))
+        Some((what, End::StartServer(server)))
     }
 
     /// After how many tasks a process is stopped.
@@ -268,10 +262,6 @@ impl Faults {
             (way.1, way.0)
         }
     }
-}
-
-fn tell(stage: &Stage, what: String) {
-    stage.note(Fact::Fault(what));
 }
 
 fn undo(stage: &mut Stage, end: End) -> std::io::Result<()> {

@@ -21,10 +21,9 @@ mod program;
 mod stats;
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
@@ -36,6 +35,7 @@ use rustix::process::{Pid, Signal, WaitIdOptions};
 use tempfile::TempDir;
 
 use crate::process::{PATIENCE, kill, signal_child, spawn_tied, wait_for_change};
+use crate::scratch::open_log;
 use crate::tls::Certificates;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
@@ -374,18 +374,13 @@ impl RedisServer {
         assert!(process.is_none(), "the server is running");
         let program = self.builder.program.path()?;
         let failure = |what: String| failure(&program, &what, &self.log());
-        let log = open_log(&self.directory.path().join("log"))
-            .map_err(|error| failure(format!("has no log: {error}")))?;
-        let out = log.try_clone();
-        let out = out.map_err(|error| failure(error.to_string()))?;
         let mut command = Command::new(&program);
         command
             .arg(self.directory.path().join("redis.conf"))
             .args(&self.builder.arguments)
             .envs(self.builder.environment.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(log);
+            .stdin(Stdio::null());
+        open_log(&mut command, &self.directory.path().join("log"));
         let mut child =
             spawn_tied(command).map_err(|error| failure(format!("cannot be started: {error}")))?;
 
@@ -434,10 +429,6 @@ impl fmt::Debug for RedisServer {
             .field("pid", &lock(&self.process).as_ref().map(|it| it.child.id()))
             .finish_non_exhaustive()
     }
-}
-
-fn open_log(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 fn ping(connection: RedisResult<redis::Connection>) -> RedisResult<()> {

@@ -29,59 +29,19 @@ const NEXT: Duration = Duration::from_secs(2);
 /// All clients, those that died included.
 pub(super) struct Clients {
     running: Vec<Running>,
-    /// Where the dead have left their histories, and when they died.
-    dead: Vec<(usize, PathBuf, Micros)>,
-    next: usize,
-    maker: Maker,
-}
-
-struct Running {
-    number: usize,
-    tasks: Vec<Task>,
-    process: Process,
-    journal: PathBuf,
-    clock: Option<WrongClock>,
-}
-
-/// What a new client is made with.
-struct Maker {
+    /// The dead have left their histories; and when they died.
+    dead: Vec<(Spec, Micros)>,
     plan: Plan,
     store: String,
+    /// For clients with clocks of their own.
     shim: Option<Shim>,
     directory: PathBuf,
 }
 
-impl Maker {
-    fn start(&self, number: usize, tasks: Vec<Task>) -> io::Result<Running> {
-        let journal = self.directory.join(format!("client-{number}.jsonl"));
-        let waits = self.plan.deployment.takes_time();
-        let spec = Spec {
-            client: number,
-            seed: self.plan.seed.wrapping_add(1_000 * number as u64),
-            store: self.store.clone(),
-            algorithm: self.plan.algorithm,
-            ttl: self.plan.ttl,
-            operation_timeout: Duration::from_millis(if waits { 3000 } else { 1000 }),
-            journal: journal.clone(),
-            gate: self.directory.join("gate"),
-            tasks: tasks.clone(),
-        };
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("client").arg(serde_json::to_string(&spec)?);
-        let mut clock = None;
-        if let Some(shim) = &self.shim {
-            let path = self.directory.join(format!("client-clock-{number}"));
-            let own = clock.insert(WrongClock::create(&path)?);
-            command.envs(shim.environment(own));
-        }
-        Ok(Running {
-            number,
-            tasks,
-            process: Process::spawn(command),
-            journal,
-            clock,
-        })
-    }
+struct Running {
+    spec: Spec,
+    process: Process,
+    clock: Option<WrongClock>,
 }
 
 impl Clients {
@@ -91,19 +51,49 @@ impl Clients {
         shim: &Shim,
         directory: &Path,
     ) -> io::Result<Self> {
-        let maker = Maker {
+        let mut clients = Self {
+            running: Vec::new(),
+            dead: Vec::new(),
             plan: plan.clone(),
             store: site.url().to_owned(),
             shim: site.clients_have_clocks().then(|| shim.clone()),
             directory: directory.to_owned(),
         };
-        let tasks = plan.clients.iter().cloned().enumerate();
-        let running = tasks.map(|(number, tasks)| maker.start(number, tasks));
-        Ok(Self {
-            running: running.collect::<io::Result<_>>()?,
-            dead: Vec::new(),
-            next: plan.clients.len(),
-            maker,
+        for tasks in &plan.clients {
+            let client = clients.begin(tasks.clone())?;
+            clients.running.push(client);
+        }
+        Ok(clients)
+    }
+
+    /// Starts a client, whose number no other has had.
+    fn begin(&self, tasks: Vec<Task>) -> io::Result<Running> {
+        let number = self.running.len() + self.dead.len();
+        let waits = self.plan.deployment.takes_time();
+        let spec = Spec {
+            client: number,
+            seed: self.plan.seed.wrapping_add(1_000 * number as u64),
+            store: self.store.clone(),
+            algorithm: self.plan.algorithm,
+            ttl: self.plan.ttl,
+            operation_timeout: Duration::from_millis(if waits { 3000 } else { 1000 }),
+            journal: self.directory.join(format!("client-{number}.jsonl")),
+            gate: self.directory.join("gate"),
+            tasks,
+        };
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("client").arg(serde_json::to_string(&spec)?);
+        let mut clock = None;
+        if let Some(shim) = &self.shim {
+            let path = self.directory.join(format!("client-clock-{number}"));
+            let own = clock.insert(WrongClock::create(&path)?);
+            command.envs(shim.environment(own));
+        }
+        let process = Process::spawn(command);
+        Ok(Running {
+            spec,
+            process,
+            clock,
         })
     }
 
@@ -155,27 +145,25 @@ impl Clients {
             .map(|(who, _)| *who)?;
         let clients = clients.lock().await;
         let mut running = clients.running.iter();
-        running.position(|running| running.number == client)
+        running.position(|running| running.spec.client == client)
     }
 
     /// Kills a client and starts another in its place.
     fn replace(&mut self, at: usize) -> io::Result<()> {
-        let number = self.next;
-        self.next += 1;
         // Before, so that nothing counts that it could not do any more.
         let died = now();
         self.running[at].process.signal(Signal::KILL);
-        let fresh = self.maker.start(number, self.running[at].tasks.clone())?;
+        let fresh = self.begin(self.running[at].spec.tasks.clone())?;
         let old = std::mem::replace(&mut self.running[at], fresh);
-        self.dead.push((old.number, old.journal, died));
+        self.dead.push((old.spec, died));
         Ok(())
     }
 
     /// Who is there: client, task, key.
     pub(super) fn tasks(&self) -> Vec<(usize, usize, String)> {
         let tasks = self.running.iter().flat_map(|client| {
-            let tasks = client.tasks.iter().enumerate();
-            tasks.map(|(task, wish)| (client.number, task, wish.key.clone()))
+            let tasks = client.spec.tasks.iter().enumerate();
+            tasks.map(|(task, wish)| (client.spec.client, task, wish.key.clone()))
         });
         tasks.collect()
     }
@@ -193,23 +181,22 @@ impl Clients {
         }
         let mut ops = Vec::new();
         for client in self.running {
-            let (number, process) = (client.number, client.process);
+            let (spec, process) = (client.spec, client.process);
             // One that does not end is killed, and has written down all that it did.
             let ended = timeout(END, process.wait()).await;
             if let Ok(status) = ended
                 && !status.success()
             {
-                return Err(io::Error::other(format!(
-                    "client {number}: {status}\n{process}"
-                )));
+                let why = format!("client {}: {status}\n{process}", spec.client);
+                return Err(io::Error::other(why));
             }
             drop(process);
-            ops.extend(assemble(number, &read(&client.journal)?, None));
+            ops.extend(assemble(spec.client, &read(&spec.journal)?, None));
         }
-        for (number, journal, died) in self.dead {
+        for (spec, died) in self.dead {
             // It may have died before it could begin.
-            if journal.exists() {
-                ops.extend(assemble(number, &read(&journal)?, Some(died)));
+            if spec.journal.exists() {
+                ops.extend(assemble(spec.client, &read(&spec.journal)?, Some(died)));
             }
         }
         Ok(ops)

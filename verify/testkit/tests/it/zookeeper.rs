@@ -116,14 +116,7 @@ async fn another_leads_when_the_leader_is_killed() {
 
 /// Asks with a client that is not ours; answers what both say.
 async fn ask_with_tls(server: &ZooKeeper, trusted: &Certificates, itself: bool) -> String {
-    let script = "import socket, ssl, sys\n\
-        host, port, authority, *itself = sys.argv[1:]\n\
-        context = ssl.create_default_context(cafile=authority)\n\
-        if itself: context.load_cert_chain(*itself)\n\
-        stream = socket.create_connection((host, port))\n\
-        stream = context.wrap_socket(stream, server_hostname=host)\n\
-        stream.sendall(b'srvr')\n\
-        while got := stream.recv(4096): print(got.decode(), end='')";
+    let script = include_str!("ask_with_tls.py");
     let mut python = Command::new("python3");
     let port = server.secure_port().to_string();
     python.args(["-c", script, "127.0.0.1", &port]);

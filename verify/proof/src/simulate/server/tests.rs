@@ -20,26 +20,7 @@ use crate::simulate::plan::Plan;
 use crate::simulate::run::run_here;
 
 /// What stands at a key, in an order that does not depend on the server.
-const LOOK: &[u8] = b"
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
-  return {kind}
-elseif kind == 'string' then
-  return {kind, redis.call('GET', KEYS[1])}
-end
-local fields, names = redis.call('HGETALL', KEYS[1]), {}
-local of = {}
-for i = 1, #fields, 2 do
-  names[#names + 1] = fields[i]
-  of[fields[i]] = fields[i + 1]
-end
-table.sort(names)
-local all = {kind}
-for _, name in ipairs(names) do
-  all[#all + 1] = name
-  all[#all + 1] = of[name]
-end
-return all";
+const LOOK: &[u8] = include_bytes!("look.lua");
 
 fn calls(plan: Plan) -> Vec<Call> {
     let thread = std::thread::spawn(move || {

@@ -58,7 +58,7 @@ use crate::server::{Port, RedisServer};
 use connection::What;
 use desk::{Desk, Order, Verb};
 pub use event::{Event, Held};
-use faults::{Action, Gate, Isolated, Rule, Shared, Trigger};
+use faults::{Action, Gate, Isolated, Rule, Shared};
 
 /// A TCP proxy on a loopback port of its own, with faults; see the [module](self).
 ///
@@ -332,9 +332,10 @@ impl Proxy {
         self.shared
             .faults()
             .lane(Direction::ToServer)
-            .add_gate(gate.clone());
+            .closed
+            .push(gate.clone());
         let event = self.rule(matches, n, Action::Hold(gate.clone()), "a command was held");
-        Held::new(event, gate)
+        Held { event, gate }
     }
 
     /// Executed, but nobody knows: delivers the `n`-th command from now on that `matches`, waits
@@ -425,15 +426,15 @@ impl Proxy {
         what: &'static str,
     ) -> Event {
         assert!(n > 0, "commands are counted from 1");
-        let trigger = Trigger::default();
-        let event = Event::new(what, trigger.subscribe());
-        self.shared.faults().add(Rule {
+        let trigger = Gate::default();
+        let happened = trigger.0.subscribe();
+        self.shared.faults().rules.push(Rule {
             matches: Box::new(matches),
             left: n,
             action,
             trigger,
         });
-        event
+        Event { what, happened }
     }
 
     /// Has the proxy's thread do something, and waits until it is done.

@@ -70,7 +70,7 @@ impl Desk {
             // Resets whoever has knocked and was not let in.
             Verb::Refuse => self.door = None,
             Verb::Tell(what, whom) => {
-                if let (What::Close { .. }, Some(door), true) = (what, &self.door, whom.is_all()) {
+                if let (What::Close { .. }, Some(door), true) = (what, &self.door, whom.all) {
                     turn_away(door);
                 }
                 let connections = self.connections.values();

@@ -8,15 +8,11 @@ use crate::process::PATIENCE;
 /// Something that happens in a proxy, once.
 #[derive(Clone, Debug)]
 pub struct Event {
-    what: &'static str,
-    happened: watch::Receiver<bool>,
+    pub(super) what: &'static str,
+    pub(super) happened: watch::Receiver<bool>,
 }
 
 impl Event {
-    pub(super) fn new(what: &'static str, happened: watch::Receiver<bool>) -> Self {
-        Self { what, happened }
-    }
-
     /// Waits until it has happened.
     ///
     /// # Panics
@@ -40,15 +36,11 @@ impl Event {
 /// A command that is held on its way to the server; see [`Proxy::hold_request`](super::Proxy::hold_request).
 #[derive(Clone, Debug)]
 pub struct Held {
-    event: Event,
-    gate: Gate,
+    pub(super) event: Event,
+    pub(super) gate: Gate,
 }
 
 impl Held {
-    pub(super) fn new(event: Event, gate: Gate) -> Self {
-        Self { event, gate }
-    }
-
     /// Waits until the command is there, and held.
     ///
     /// # Panics

@@ -30,16 +30,12 @@ pub(super) struct Faults {
     /// By [`Direction`].
     lanes: [Lane; 2],
     pub(super) isolated: Isolated,
-    rules: Vec<Rule>,
+    pub(super) rules: Vec<Rule>,
 }
 
 impl Faults {
     pub(super) fn lane(&mut self, direction: Direction) -> &mut Lane {
         &mut self.lanes[direction as usize]
-    }
-
-    pub(super) fn add(&mut self, rule: Rule) {
-        self.rules.push(rule);
     }
 
     /// Forgets everything; what is held goes on.
@@ -49,7 +45,7 @@ impl Faults {
     }
 
     /// Shows a command to all rules and returns what those ask for whose time has come.
-    fn consult(&mut self, command: &Command) -> Vec<(Action, Trigger)> {
+    fn consult(&mut self, command: &Command) -> Vec<(Action, Gate)> {
         for rule in &mut self.rules {
             rule.left -= u64::from((rule.matches)(command));
         }
@@ -61,7 +57,7 @@ impl Faults {
 /// Peers that are out of reach.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Isolated {
-    all: bool,
+    pub(super) all: bool,
     some: HashSet<IpAddr>,
 }
 
@@ -71,10 +67,6 @@ impl Isolated {
             all: true,
             ..Self::default()
         }
-    }
-
-    pub(super) fn is_all(&self) -> bool {
-        self.all
     }
 
     pub(super) fn has(&self, peer: IpAddr) -> bool {
@@ -108,7 +100,7 @@ pub(super) struct Lane {
     /// What comes from now on is held behind this.
     hold: Option<Gate>,
     /// Everything that something is held behind.
-    closed: Vec<Gate>,
+    pub(super) closed: Vec<Gate>,
 }
 
 impl Lane {
@@ -116,12 +108,8 @@ impl Lane {
         if self.hold.is_none() {
             let gate = Gate::default();
             self.hold = Some(gate.clone());
-            self.add_gate(gate);
+            self.closed.push(gate);
         }
-    }
-
-    pub(super) fn add_gate(&mut self, gate: Gate) {
-        self.closed.push(gate);
     }
 
     pub(super) fn resume(&mut self) {
@@ -130,9 +118,9 @@ impl Lane {
     }
 }
 
-/// Something that bytes wait behind until it is opened, once and for all.
+/// Something that bytes wait behind, or a test, until it is opened, once and for all.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gate(Arc<watch::Sender<bool>>);
+pub(super) struct Gate(pub(super) Arc<watch::Sender<bool>>);
 
 impl Gate {
     pub(super) fn open(&self) {
@@ -151,7 +139,8 @@ pub(super) struct Rule {
     /// How many such commands are still to come, the n-th among them.
     pub(super) left: u64,
     pub(super) action: Action,
-    pub(super) trigger: Trigger,
+    /// Opened when it is done.
+    pub(super) trigger: Gate,
 }
 
 /// What a rule does to the command that it fits.
@@ -164,20 +153,6 @@ pub(super) enum Action {
     SwallowReplies(u64),
     /// Loses it, then the connection.
     SwallowRequest,
-}
-
-/// Makes an event happen.
-#[derive(Debug, Default)]
-pub(super) struct Trigger(watch::Sender<bool>);
-
-impl Trigger {
-    pub(super) fn fire(&self) {
-        self.0.send_replace(true);
-    }
-
-    pub(super) fn subscribe(&self) -> watch::Receiver<bool> {
-        self.0.subscribe()
-    }
 }
 
 /// Something on its way to one end of a connection.
@@ -218,7 +193,7 @@ pub(super) struct Conversation {
     deaf: bool,
     loss: Option<Loss>,
     /// To be closed, and the event to tell, as soon as nothing is unanswered.
-    closing: Option<Trigger>,
+    closing: Option<Gate>,
 }
 
 /// A command that has been passed on.
@@ -233,7 +208,7 @@ struct Unanswered {
 struct Loss {
     first: u64,
     last: u64,
-    trigger: Trigger,
+    trigger: Gate,
 }
 
 impl Conversation {
@@ -308,10 +283,10 @@ impl Conversation {
         let mut gate = None;
         for (action, trigger) in faults.consult(&command) {
             match action {
-                Action::Watch => trigger.fire(),
+                Action::Watch => trigger.open(),
                 Action::Hold(closed) => {
                     gate = Some(closed);
-                    trigger.fire();
+                    trigger.open();
                 }
                 Action::SwallowReplies(count) => {
                     self.loss = Some(Loss {
@@ -330,7 +305,7 @@ impl Conversation {
 
         // The data of a server is announced like a string, and does not end like one.
         if command.is("PSYNC") || command.is("SYNC") {
-            self.heard[End::Server as usize].give_up();
+            self.heard[End::Server as usize].opaque = true;
         }
         let subscription = resp::is_subscription(name);
         let channels = command.arguments.len() - 1;
@@ -362,7 +337,7 @@ impl Conversation {
             self.send(faults, Direction::ToClient, Load::Close, None);
             self.deaf = true;
             if let Some(loss) = self.loss.take() {
-                loss.trigger.fire();
+                loss.trigger.open();
             }
         }
         self.close_when_answered(faults);
@@ -397,7 +372,7 @@ impl Conversation {
             && let Some(trigger) = self.closing.take()
         {
             self.send(faults, Direction::ToClient, Load::Close, None);
-            trigger.fire();
+            trigger.open();
         }
     }
 

@@ -11,7 +11,8 @@ pub(super) struct Splitter {
     /// From the client come arrays of bulk strings, from the server anything.
     speaker: End,
     pending: Vec<u8>,
-    opaque: bool,
+    /// What comes from now on is passed uncut.
+    pub(super) opaque: bool,
 }
 
 /// A part of a stream.
@@ -30,11 +31,6 @@ impl Splitter {
             pending: Vec::new(),
             opaque: false,
         }
-    }
-
-    /// Passes what comes from now on uncut.
-    pub(super) fn give_up(&mut self) {
-        self.opaque = true;
     }
 
     /// Takes the bytes that have come and returns the pieces that they complete.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::catalogue;
 use super::checker::Effort;
 use super::mutants;
-use crate::report::Printer;
+use crate::report::{note, result};
 
 /// What can be run.
 #[derive(Debug, Subcommand)]
@@ -63,14 +63,11 @@ impl Command {
     #[must_use]
     pub fn run(self) -> ExitCode {
         match self {
-            Self::Model(args) => models(&args, Printer::new(args.json)),
-            Self::Mutants(args) => {
-                let printer = Printer::new(false);
-                mutants(&args, printer).unwrap_or_else(|error| {
-                    printer.note(&format!("the mutants cannot be tried: {error}"));
-                    ExitCode::from(2)
-                })
-            }
+            Self::Model(args) => models(&args),
+            Self::Mutants(args) => mutants(&args).unwrap_or_else(|error| {
+                note(&format!("the mutants cannot be tried: {error}"));
+                ExitCode::from(2)
+            }),
         }
     }
 }
@@ -86,13 +83,13 @@ fn unknown<'a>(wanted: &'a [String], names: &[&str]) -> Option<&'a String> {
     wanted.iter().find(|wanted| !is_known(wanted))
 }
 
-fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
+fn models(args: &ModelArgs) -> ExitCode {
     let mut all = catalogue::all();
     all.retain(|entry| !(args.short && entry.long));
     let names: Vec<_> = all.iter().map(|entry| entry.name).collect();
     if let Some(name) = unknown(&args.names, &names) {
         let short = if args.short { " --short" } else { "" };
-        printer.note(&format!(
+        note(&format!(
             "there is no model {name}: `leasehold-proof model{short} --list` names them"
         ));
         return ExitCode::from(2);
@@ -100,7 +97,7 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     all.retain(|entry| is_named(entry.name, &args.names));
     if args.list {
         all.iter()
-            .for_each(|entry| printer.result(entry.name, &entry.name));
+            .for_each(|entry| result(args.json, entry.name, &entry.name));
         return ExitCode::SUCCESS;
     }
     let effort = Effort {
@@ -113,9 +110,14 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     for entry in all {
         let findings = (entry.run)(effort);
         good &= findings.is_good();
-        printer.result(&findings.line(), &findings);
+        result(args.json, &findings.line(), &findings);
         if let Some(broken) = &findings.broken {
-            printer.counterexample(broken);
+            if !args.json {
+                broken.trace.iter().for_each(|line| note(line));
+                if let Some(seed) = broken.seed {
+                    note(&format!("found by --seed {seed}"));
+                }
+            }
             if args.until_broken {
                 break;
             }
@@ -124,12 +126,12 @@ fn models(args: &ModelArgs, printer: Printer) -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
+fn mutants(args: &MutantArgs) -> std::io::Result<ExitCode> {
     let mut all = mutants::all();
     let names: Vec<_> = all.iter().map(|mutant| mutant.name).collect();
     if let Some(name) = unknown(&args.names, &names) {
         let known = names.join(", ");
-        printer.note(&format!("there is no mutant {name}: there are {known}"));
+        note(&format!("there is no mutant {name}: there are {known}"));
         return Ok(ExitCode::from(2));
     }
     all.retain(|mutant| is_named(mutant.name, &args.names));
@@ -137,14 +139,14 @@ fn mutants(args: &MutantArgs, printer: Printer) -> std::io::Result<ExitCode> {
     let mut fates = Vec::new();
     for mutant in all {
         let fate = mutant.try_out(&program);
-        printer.result(&fate.line(), &fate.mutant);
+        result(false, &fate.line(), &fate.mutant);
         fates.push(fate);
     }
     let mut good = fates.iter().all(|fate| matches!(fate.found, Ok(Some(_))));
     if args.names.is_empty() {
         let never = mutants::never_broken(&fates);
         good &= never.is_empty();
-        printer.note(&match never.is_empty() {
+        note(&match never.is_empty() {
             true => format!("{} mutants; every property was broken by one", fates.len()),
             false => format!("no mutant breaks: {}", never.join(", ")),
         });

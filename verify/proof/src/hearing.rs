@@ -54,10 +54,6 @@ impl Ears {
             _ => std::mem::replace(&mut now, state),
         }
     }
-
-    fn is_late(&self) -> bool {
-        lock(&self.state).is_late()
-    }
 }
 
 impl State {
@@ -89,7 +85,7 @@ impl LockStore for Hearing {
             self.ears.replace(State::Silent(Some(Instant::now())));
         }
         let answer = self.store.step(key, command).await;
-        if self.ears.is_late() {
+        if lock(&self.ears.state).is_late() {
             (self.ears.deaf)();
         }
         answer

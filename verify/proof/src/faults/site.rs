@@ -35,7 +35,8 @@ pub struct Site {
     servers: Servers,
     /// One for each server of those that go by it.
     clocks: Vec<WrongClock>,
-    url: String,
+    /// Where clients find it.
+    pub(super) url: String,
     /// The first key, which decides who is the primary in a cluster.
     first: String,
 }
@@ -116,11 +117,6 @@ impl Site {
         site.url = site.url_of(plan);
         site.mark(plan).await?;
         Ok(site)
-    }
-
-    /// Where clients find it.
-    pub fn url(&self) -> &str {
-        &self.url
     }
 
     fn url_of(&self, plan: &Plan) -> String {

@@ -223,7 +223,7 @@ impl Faults {
         let by = self.chance.time(millis(1)..=millis(5_000));
         let micros = i64::try_from(by.as_micros()).unwrap_or(0);
         let host = stage.servers[server].host;
-        stage.world.hosts[host].step_wall(if forward { micros } else { -micros });
+        stage.world.hosts[host].wall += if forward { micros } else { -micros };
         if forward {
             stage.clock_jumped();
         }

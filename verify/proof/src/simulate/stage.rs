@@ -15,7 +15,7 @@ use super::invariants::Deployment;
 use super::plan::{Plan, servers};
 use super::register::RESOURCE;
 use super::server::{Data, Server};
-use super::world::{Host, Net, Rate, World};
+use super::world::{Net, Rate, World};
 
 /// Clocks are wrong by as much as four thousandths: two of them by less than the
 /// hundredth that is allowed.
@@ -105,7 +105,8 @@ impl Stage {
             memory,
         });
         if flaw == Some(Flaw::ClockSleeps) {
-            world.hosts.iter_mut().for_each(Host::stop_clock_in_sleep);
+            let hosts = world.hosts.iter_mut();
+            hosts.for_each(|host| host.clock_sleeps = true);
         }
         let mut stage = Self {
             world,
@@ -181,11 +182,6 @@ impl Stage {
 
     pub(crate) fn all_gone(&self) -> bool {
         self.common.gone.load(Ordering::Relaxed) == self.guests.len()
-    }
-
-    /// What a simulated network needs: where the first client is.
-    pub(crate) fn auditor(&self) -> usize {
-        self.guests[0].host
     }
 
     /// How long it has been going.

@@ -28,7 +28,7 @@ impl Digest {
 /// The record of a run.
 #[derive(Default)]
 pub(crate) struct Trace {
-    digest: Digest,
+    pub(crate) digest: Digest,
     /// Whether every line goes to the standard output too.
     pub(crate) shown: bool,
     lines: Vec<String>,
@@ -53,10 +53,6 @@ impl Trace {
     pub(crate) fn carried(&mut self, at: Duration, bytes: &[u8]) {
         self.digest.add(&at.as_nanos().to_le_bytes());
         self.digest.add(bytes);
-    }
-
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest.value()
     }
 
     /// The last lines.

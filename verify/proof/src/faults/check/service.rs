@@ -19,11 +19,6 @@ impl Gap {
     pub fn length(self) -> Micros {
         self.to - self.from
     }
-
-    /// Whether some of it lies between.
-    pub fn meets(self, from: Micros, to: Micros) -> bool {
-        self.from < to && from < self.to
-    }
 }
 
 /// The times between grants, key by key, of a history from `from` to `to`. Everybody wants
@@ -46,7 +41,8 @@ pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
 
 /// The longest of those that lie in part between `from` and `to`.
 pub fn longest_gap(gaps: &[Gap], from: Micros, to: Micros) -> Option<Gap> {
-    let meeting = gaps.iter().copied().filter(|gap| gap.meets(from, to));
+    let gaps = gaps.iter().copied();
+    let meeting = gaps.filter(|gap| gap.from < to && from < gap.to);
     meeting.max_by_key(|gap| gap.length())
 }
 

@@ -55,7 +55,7 @@ impl Clients {
             running: Vec::new(),
             dead: Vec::new(),
             plan: plan.clone(),
-            store: site.url().to_owned(),
+            store: site.url.clone(),
             shim: site.clients_have_clocks().then(|| shim.clone()),
             directory: directory.to_owned(),
         };

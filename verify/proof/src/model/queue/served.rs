@@ -1,6 +1,6 @@
 //! Who stays is granted: looked at from a sample of all states.
 
-use leasehold_core::{Command, Queue, Renew};
+use leasehold_core::{Command, Renew};
 
 use super::{PATIENCE, QueueModel, State, TICK, id, number};
 use crate::model::promise::Promise;
@@ -26,15 +26,12 @@ impl QueueModel {
                 return true;
             }
             for waiter in seen.waiters {
-                self.stay(&mut queue, number(&waiter.claim), clock);
+                let part = number(&waiter.claim);
+                let stay = Renew::new(id(part), self.parts[part].waiter);
+                queue.apply(&Command::Renew(stay), clock);
             }
             clock = clock + TICK;
         }
         false
-    }
-
-    fn stay(&self, queue: &mut Queue, part: usize, clock: leasehold_core::StoreTime) {
-        let ttl = self.parts[part].waiter;
-        queue.apply(&Command::Renew(Renew::new(id(part), ttl)), clock);
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Host {
     id: usize,
     rate: Rate,
     /// By how much its time of day is ahead, in microseconds.
-    wall: i64,
+    pub(crate) wall: i64,
     process: Option<Process>,
     /// Until when its process is stopped.
     stopped_until: Option<Duration>,
@@ -36,7 +36,7 @@ pub(crate) struct Host {
     /// By how much its clock is late, which it should not be.
     lag: Duration,
     /// Whether its clock stands still in sleep: it should not.
-    clock_sleeps: bool,
+    pub(crate) clock_sleeps: bool,
     /// Whether it sleeps, rather than that the process is stopped.
     asleep: bool,
 }
@@ -202,11 +202,6 @@ impl Host {
         }
     }
 
-    /// Sets its time of day.
-    pub(crate) fn step_wall(&mut self, by: i64) {
-        self.wall += by;
-    }
-
     /// Lets the process run until the world's time `end`.
     pub(crate) fn run_to(&mut self, now: Duration, end: Duration) {
         let woken = match self.stopped_until {
@@ -241,11 +236,6 @@ impl Host {
         let _context = process.runtime.enter();
         let _entered = self.here(Source::Runtime { base, from }).enter();
         Some(act(process))
-    }
-
-    /// From here on its clock is one that stands still while the machine sleeps.
-    pub(crate) fn stop_clock_in_sleep(&mut self) {
-        self.clock_sleeps = true;
     }
 
     /// As it is seen from outside.

@@ -16,6 +16,8 @@
 pub mod mutate;
 mod targets;
 
+use targets::text;
+
 /// A family of texts.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
@@ -34,16 +36,16 @@ impl Target {
 /// All of them.
 pub const TARGETS: &[Target] = &[
     Target::new("answers", targets::answers::run),
-    Target::new("durations", targets::durations::run),
-    Target::new("globs", targets::globs::run),
+    Target::new("durations", |data| text(data, targets::durations::run)),
+    Target::new("globs", |data| text(data, targets::globs::run)),
     Target::new("journals", targets::journals::run),
     Target::new("local_files", targets::local_files::run),
     Target::new("parts", targets::parts::run),
     Target::new("pushes", targets::pushes::run),
     Target::new("records", targets::records::run),
     Target::new("server", targets::server::run),
-    Target::new("urls", targets::urls::run),
-    Target::new("words", targets::words::run),
+    Target::new("urls", |data| text(data, targets::urls::run)),
+    Target::new("words", |data| text(data, targets::words::run)),
 ];
 
 /// The target of that name.

@@ -12,6 +12,13 @@ pub(crate) mod server;
 pub(crate) mod urls;
 pub(crate) mod words;
 
+/// Has these bytes read if they are a text.
+pub(crate) fn text(data: &[u8], run: fn(&str)) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        run(text);
+    }
+}
+
 /// What stands for a secret in the corpora: no message may repeat it.
 pub(crate) const SECRET: &str = "hush";
 

@@ -12,10 +12,7 @@ use super::check_sentence;
 #[allow(unreachable_pub, unused_imports, reason = "as it is there")]
 mod command;
 
-pub(crate) fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+pub(crate) fn run(text: &str) {
     match parse_duration(text) {
         Ok(duration) => {
             let shown = humantime::format_duration(duration).to_string();

@@ -15,10 +15,7 @@ use leasehold::store::zookeeper::ZooKeeperOptions;
 
 use super::{SECRET, check_sentence};
 
-pub(crate) fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+pub(crate) fn run(text: &str) {
     let lines: Vec<_> = text.split('\n').collect();
     let (url, others) = match lines.as_slice() {
         [scheme, user, before, after, rest] => (

@@ -9,10 +9,7 @@ use serde_json::value::from_value;
 
 use super::check_sentence;
 
-pub(crate) fn run(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
+pub(crate) fn run(text: &str) {
     check(text, Key::new(text), |key| key.as_str().to_owned());
     check(text, ClaimId::new(text), |id| id.expose().to_owned());
     check(text, Inbox::new(text), |inbox| inbox.as_str().to_owned());

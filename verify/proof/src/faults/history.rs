@@ -122,20 +122,9 @@ impl Journal {
         file.map(Self)
     }
 
-    /// Writes a line, with the time now.
+    /// Writes a line, with the time now. What befalls the client as a whole is of no operation: 0.
     pub fn write(&self, op: Number, event: Event) {
         self.write_at(now(), op, event);
-    }
-
-    /// Writes that the client may not have heard of its turn.
-    pub fn deaf(&self) {
-        self.write(0, Event::Deaf);
-    }
-
-    /// Writes that a release of this key is sent again.
-    pub fn unanswered(&self, key: &str) {
-        let key = key.to_owned();
-        self.write(0, Event::Unanswered { key });
     }
 
     /// Writes a line. One that cannot be written ends the process: what is not in its

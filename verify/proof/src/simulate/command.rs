@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -156,7 +156,7 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
                     let told = apart(&program, options, seed).and_then(|told| {
                         let mut shared = lock(&shared);
                         let (tally, out) = &mut *shared;
-                        over.fetch_or(options.first && !told.good, Ordering::Relaxed);
+                        over.fetch_or(options.first && !told.status.success(), Ordering::Relaxed);
                         count(tally, &told, *out)
                     });
                     if let Err(error) = told {
@@ -195,24 +195,17 @@ fn again(options: &Options, seed: u64) -> String {
     arguments
 }
 
-/// What a process said of its seed, and whether everything held.
-struct Told {
-    text: String,
-    good: bool,
-}
-
-fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Told> {
+/// What a process says of its seed; it succeeds if everything held.
+fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Output> {
     let mut command = Command::new(program);
     command.args(again(options, seed).split(' '));
     command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    let output = command.output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let good = output.status.success();
-    Ok(Told { text, good })
+    command.output()
 }
 
-fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()> {
-    let line = told.text.lines().last().unwrap_or_default();
+fn count(tally: &mut Tally, told: &Output, out: &mut impl Write) -> io::Result<()> {
+    let text = String::from_utf8_lossy(&told.stdout);
+    let line = text.lines().last().unwrap_or_default();
     let words: Vec<_> = line.split(' ').collect();
     let number = |name: &str| {
         let at = words.iter().position(|word| *word == name);
@@ -224,9 +217,9 @@ fn count(tally: &mut Tally, told: &Told, out: &mut impl Write) -> io::Result<()>
     tally.grants += number("grants");
     tally.faults += number("faults");
     tally.simulated += Duration::from_millis(number("simulated_ms"));
-    if !told.good {
+    if !told.status.success() {
         tally.failed += 1;
-        write!(out, "{}", told.text)?;
+        write!(out, "{text}")?;
     }
     Ok(())
 }

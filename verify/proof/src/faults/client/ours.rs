@@ -16,7 +16,7 @@ use leasehold_zookeeper::ZooKeeper;
 
 use super::lock::{Failure, Held, Lock, OnQueued, Patience};
 use super::{Spec, Task};
-use crate::faults::history::Journal;
+use crate::faults::history::{Event, Journal};
 use crate::hearing::Hearing;
 
 pub(super) struct Ours {
@@ -35,7 +35,7 @@ impl Ours {
         let builder = match opened {
             Some(store) => {
                 let journal = Arc::clone(journal);
-                let store = Hearing::new(store, move || journal.deaf());
+                let store = Hearing::new(store, move || journal.write(0, Event::Deaf));
                 builder.with_store(Arc::new(store))
             }
             None => builder.store(&spec.store),
@@ -54,7 +54,8 @@ impl Observer for Releases {
 
     fn request(&self, request: StoreRequest<'_>) {
         if request.verb == "release" && request.failed.is_some() {
-            self.0.unanswered(request.key.as_str());
+            let key = request.key.as_str().to_owned();
+            self.0.write(0, Event::Unanswered { key });
         }
     }
 }

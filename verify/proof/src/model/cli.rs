@@ -138,11 +138,11 @@ fn mutants(args: &MutantArgs) -> std::io::Result<ExitCode> {
     let program = mutants::build()?;
     let mut fates = Vec::new();
     for mutant in all {
-        let fate = mutant.try_out(&program);
-        result(false, &fate.line(), &fate.mutant);
-        fates.push(fate);
+        let found = mutant.try_out(&program);
+        result(false, &mutant.line(&found), &mutant.name);
+        fates.push(found);
     }
-    let mut good = fates.iter().all(|fate| matches!(fate.found, Ok(Some(_))));
+    let mut good = fates.iter().all(|found| matches!(found, Ok(Some(_))));
     if args.names.is_empty() {
         let never = mutants::never_broken(&fates);
         good &= never.is_empty();

@@ -32,47 +32,13 @@ struct Patch {
     to: &'static str,
 }
 
-/// What became of a mutant.
-#[derive(Debug)]
-pub struct Fate {
-    /// Which mutant.
-    pub mutant: &'static str,
-    /// What it breaks.
-    pub what: &'static str,
-    /// What found it, with the promise that was broken; or why it could not be tried.
-    pub found: io::Result<Option<(Findings, Counterexample)>>,
-}
-
-impl Fate {
-    /// In one line.
-    pub fn line(&self) -> String {
-        let became = match &self.found {
-            Ok(Some((found, broken))) => {
-                let (model, checker, states) = (&found.model, &found.checker, found.states);
-                // The beginning is none.
-                let steps = broken.trace.len().saturating_sub(1);
-                let counted = match checker == "walks" {
-                    true => "steps walked",
-                    false => "states",
-                };
-                let property = &broken.property;
-                format!(
-                    "killed: {property}, {model}, in {steps} steps ({checker}, {states} {counted})"
-                )
-            }
-            Ok(None) => "SURVIVED".to_owned(),
-            Err(error) => format!("FAILED: {error}"),
-        };
-        format!("{:<22} {:<58} {became}", self.mutant, self.what)
-    }
-}
+/// What found a mutant, with the promise that was broken; or why it could not be tried.
+pub type Found = io::Result<Option<(Findings, Counterexample)>>;
 
 /// The properties that no mutant has broken: nothing shows that they can fail.
 #[must_use]
-pub fn never_broken(fates: &[Fate]) -> Vec<&'static str> {
-    let found = fates
-        .iter()
-        .filter_map(|fate| fate.found.as_ref().ok()?.as_ref());
+pub fn never_broken(all: &[Found]) -> Vec<&'static str> {
+    let found = all.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
     let broken: Vec<_> = found.map(|(_, broken)| &*broken.property).collect();
     let all = Promise::ALL.into_iter().map(|(_, name)| name);
     all.filter(|name| !broken.contains(name)).collect()
@@ -135,41 +101,56 @@ pub fn build() -> io::Result<PathBuf> {
 }
 
 impl Mutant {
-    /// Runs the models on it, by a program that [`build`] has built.
-    #[must_use]
-    pub fn try_out(&self, program: &Path) -> Fate {
-        Fate {
-            mutant: self.name,
-            what: self.what,
-            found: run(program, self),
+    /// Runs the models on it until one is broken, by a program that [`build`] has built.
+    ///
+    /// # Errors
+    /// Why it could not be tried.
+    pub fn try_out(&self, program: &Path) -> Found {
+        let output = Command::new(program)
+            .args(["model", "--json", "--until-broken"])
+            .args(&self.models)
+            .env("LEASEHOLD_MUTANT", self.name)
+            .stdin(Stdio::null())
+            .output()?;
+        let mut last = String::new();
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let mut found: Findings = serde_json::from_str(line).map_err(io::Error::other)?;
+            if let Some(broken) = found.broken.take() {
+                return Ok(Some((found, broken)));
+            }
+            last = found.model;
+        }
+        match output.status.code() {
+            Some(0) => Ok(None),
+            // Something that must happen does not any more, or has no end.
+            Some(1) => Err(io::Error::other(format!("{last} shows nothing on it"))),
+            _ => Err(io::Error::other(format!(
+                "after {last}: {}",
+                panicked(&output.stderr)
+            ))),
         }
     }
-}
 
-/// Runs the models until one is broken.
-fn run(program: &Path, mutant: &Mutant) -> io::Result<Option<(Findings, Counterexample)>> {
-    let output = Command::new(program)
-        .args(["model", "--json", "--until-broken"])
-        .args(&mutant.models)
-        .env("LEASEHOLD_MUTANT", mutant.name)
-        .stdin(Stdio::null())
-        .output()?;
-    let mut last = String::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let mut found: Findings = serde_json::from_str(line).map_err(io::Error::other)?;
-        if let Some(broken) = found.broken.take() {
-            return Ok(Some((found, broken)));
-        }
-        last = found.model;
-    }
-    match output.status.code() {
-        Some(0) => Ok(None),
-        // Something that must happen does not any more, or has no end.
-        Some(1) => Err(io::Error::other(format!("{last} shows nothing on it"))),
-        _ => Err(io::Error::other(format!(
-            "after {last}: {}",
-            panicked(&output.stderr)
-        ))),
+    /// It, and what became of it, in one line.
+    pub fn line(&self, found: &Found) -> String {
+        let became = match found {
+            Ok(Some((found, broken))) => {
+                let (model, checker, states) = (&found.model, &found.checker, found.states);
+                // The beginning is none.
+                let steps = broken.trace.len().saturating_sub(1);
+                let counted = match checker == "walks" {
+                    true => "steps walked",
+                    false => "states",
+                };
+                let property = &broken.property;
+                format!(
+                    "killed: {property}, {model}, in {steps} steps ({checker}, {states} {counted})"
+                )
+            }
+            Ok(None) => "SURVIVED".to_owned(),
+            Err(error) => format!("FAILED: {error}"),
+        };
+        format!("{:<22} {:<58} {became}", self.name, self.what)
     }
 }
 

@@ -14,11 +14,11 @@ use super::{Fixture, Outcome, client, client_on, idle, knows_all_kinds, queued, 
 /// The name of a call, and how it ends if it is not granted.
 type Call = (&'static str, BoxFuture<'static, Option<Error>>);
 
-fn call<T>(
-    name: &'static str,
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Call {
-    (name, Box::pin(async move { work.await.err() }))
+macro_rules! call {
+    ($name:literal, $work:expr) => {{
+        let ended: BoxFuture<'static, Option<Error>> = Box::pin(async move { $work.await.err() });
+        ($name, ended)
+    }};
 }
 
 /// Asks, by each call that has a limit; `all`: the store knows all kinds of locks. A call that
@@ -35,16 +35,11 @@ fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
     };
     let election = client.election("e").expect("an election");
     let mut calls = vec![
-        call("lock_within", async move { lock.lock_within(limit).await }),
-        call(
-            "acquire",
-            async move { with_options.lock_opts(options).await },
-        ),
-        call("retrying", async move { retrying.lock_within(limit).await }),
-        call("blocking", blocking),
-        call("campaign_within", async move {
-            election.campaign_within("", limit).await
-        }),
+        call!("lock_within", lock.lock_within(limit)),
+        call!("acquire", with_options.lock_opts(options)),
+        call!("retrying", retrying.lock_within(limit)),
+        call!("blocking", blocking),
+        call!("campaign_within", election.campaign_within("", limit)),
     ];
     if all {
         let several = client.multi(["k", "l"]).expect("a lock");
@@ -52,15 +47,10 @@ fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
         let reads = client.rwlock("r").expect("a lock");
         let writes = reads.clone();
         calls.extend([
-            call("multi", async move { several.lock_within(limit).await }),
-            call("acquire_within", async move {
-                permits.acquire_within(limit).await
-            }),
-            call("read_within", async move { reads.read_within(limit).await }),
-            call(
-                "write_within",
-                async move { writes.write_within(limit).await },
-            ),
+            call!("multi", several.lock_within(limit)),
+            call!("acquire_within", permits.acquire_within(limit)),
+            call!("read_within", reads.read_within(limit)),
+            call!("write_within", writes.write_within(limit)),
         ]);
     }
     calls
@@ -69,15 +59,12 @@ fn calls(client: &Client, all: bool, limit: Duration) -> Vec<Call> {
 /// The same for calls that do not wait: they have the time of an operation.
 fn tries(client: &Client, all: bool) -> Vec<Call> {
     let lock = client.mutex("k").expect("a lock");
-    let mut calls = vec![call("try_lock", async move { lock.try_lock().await })];
+    let mut calls = vec![call!("try_lock", lock.try_lock())];
     if all {
         let several = client.multi(["k", "l"]).expect("a lock");
         let permits = client.semaphore("s", 1).expect("a semaphore");
-        calls.push(call("multi", async move { several.try_lock().await }));
-        calls.push(call(
-            "try_acquire",
-            async move { permits.try_acquire().await },
-        ));
+        calls.push(call!("multi", several.try_lock()));
+        calls.push(call!("try_acquire", permits.try_acquire()));
     }
     calls
 }

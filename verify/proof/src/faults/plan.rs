@@ -8,7 +8,6 @@ mod menu;
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::client::{Algorithm, Task};
@@ -280,24 +279,5 @@ impl fmt::Display for Plan {
             writeln!(f, "{at:>6} ms {fault:?}")?;
         }
         Ok(())
-    }
-}
-
-/// What a key is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Fair,
-    Unfair,
-    ReadWrite,
-    Semaphore,
-}
-
-impl Kind {
-    fn mode(self) -> Mode {
-        match self {
-            Self::Fair | Self::Unfair => Mode::EXCLUSIVE,
-            Self::ReadWrite => Mode::SHARED,
-            Self::Semaphore => Mode::permits(3, 1),
-        }
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use leasehold::Mode;
 
-use super::{Choice, Deployment, Fault, Kind, Plan, Timed, Which};
+use super::{Choice, Deployment, Fault, Plan, Timed, Which};
 use crate::faults::client::{Algorithm, Task};
 use crate::faults::promise::spoils_audit;
 
@@ -62,22 +63,22 @@ fn millis(time: Duration) -> u64 {
 
 /// 3 to 6 processes with 1 to 3 tasks each. Every key has several tasks that want it.
 fn clients(deployment: Deployment, ours: bool, random: &mut Rng) -> Vec<Vec<Task>> {
+    let (fair, unfair) = ((Mode::EXCLUSIVE, true), (Mode::EXCLUSIVE, false));
     let kinds = if deployment.is_redlock() || !ours {
         // Those of others have mutexes, and not all have an order.
-        vec![Kind::Unfair]
+        vec![unfair]
     } else {
-        let mut kinds = vec![Kind::Fair, Kind::Unfair, Kind::ReadWrite, Kind::Semaphore];
+        let (readers, permits) = ((Mode::SHARED, true), (Mode::permits(3, 1), true));
+        let mut kinds = vec![fair, unfair, readers, permits];
         random.shuffle(&mut kinds);
         kinds.truncate(random.usize(1..3));
         kinds
     };
     let task = |random: &mut Rng| {
         let at = random.usize(0..kinds.len());
-        Task {
-            key: format!("key {at}"),
-            mode: kinds[at].mode(),
-            fair: kinds[at] != Kind::Unfair,
-        }
+        let (mode, fair) = kinds[at];
+        let key = format!("key {at}");
+        Task { key, mode, fair }
     };
     let count = random.usize(3..7);
     (0..count)

@@ -1,9 +1,10 @@
 //! What happened, as data: what the invariants judge and the trace shows.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Lease, LeaseKind, Loss, Released};
+use leasehold::{Any, ErrorKind, Lease, Loss, Released};
+use leasehold_store::sync::lock;
 
 use super::world;
 
@@ -89,20 +90,6 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
-/// A lease that can be looked at from outside.
-trait Held: Send + Sync {
-    fn remaining(&self) -> Option<Duration>;
-}
-
-impl<K: LeaseKind> Held for Lease<K> {
-    fn remaining(&self) -> Option<Duration> {
-        self.is_valid().then(|| Self::remaining(self))
-    }
-}
-
-/// Where a lease is held.
-type Holding = (Attempt, usize, Weak<dyn Held>);
-
 /// Where facts are written down. A clone is the same book.
 #[derive(Clone, Default)]
 pub(crate) struct Book(Arc<Mutex<Pages>>);
@@ -110,18 +97,15 @@ pub(crate) struct Book(Arc<Mutex<Pages>>);
 #[derive(Default)]
 struct Pages {
     fresh: Vec<(Duration, Fact)>,
-    holdings: Vec<Holding>,
+    /// Leases, and the hosts where they are held.
+    holdings: Vec<(Attempt, usize, Weak<Lease<Any>>)>,
     attempts: Attempt,
 }
 
 impl Book {
-    fn pages(&self) -> std::sync::MutexGuard<'_, Pages> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A number for a new attempt.
     pub(crate) fn attempt(&self) -> Attempt {
-        let mut pages = self.pages();
+        let mut pages = lock(&self.0);
         pages.attempts += 1;
         pages.attempts
     }
@@ -133,25 +117,25 @@ impl Book {
 
     /// The same from outside the hosts.
     pub(crate) fn note_at(&self, at: Duration, fact: Fact) {
-        self.pages().fresh.push((at, fact));
+        lock(&self.0).fresh.push((at, fact));
     }
 
     /// A lease to be looked at from now on.
-    pub(crate) fn hold<K: LeaseKind>(&self, attempt: Attempt, lease: &Arc<Lease<K>>) {
+    pub(crate) fn hold(&self, attempt: Attempt, lease: &Arc<Lease<Any>>) {
         let lease = Arc::downgrade(lease);
         let host = world::this_host();
-        self.pages().holdings.push((attempt, host, lease));
+        lock(&self.0).holdings.push((attempt, host, lease));
     }
 
     /// Asks every lease what its client believes. Each is looked at on its own host.
     pub(crate) fn look(&self, world: &world::World) {
-        let mut pages = self.pages();
+        let mut pages = lock(&self.0);
         let holdings = std::mem::take(&mut pages.holdings);
         for (attempt, host, lease) in holdings {
             let Some(held) = lease.upgrade() else {
                 continue;
             };
-            let remaining = world.look_from(host, || held.remaining());
+            let remaining = world.look_from(host, || held.is_valid().then(|| held.remaining()));
             let until =
                 remaining.map(|remaining| world.now + world.hosts[host].in_world(remaining));
             let fact = Fact::Believes(attempt, until, world.hosts[host].runs());
@@ -162,7 +146,7 @@ impl Book {
 
     /// What has happened since the last time, in the order of time.
     pub(crate) fn take(&self) -> Vec<(Duration, Fact)> {
-        let mut fresh = std::mem::take(&mut self.pages().fresh);
+        let mut fresh = std::mem::take(&mut lock(&self.0).fresh);
         fresh.sort_by_key(|(at, _)| *at);
         fresh
     }

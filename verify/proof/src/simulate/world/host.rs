@@ -1,10 +1,11 @@
 //! A machine: its clock, its process, and whether the process gets to run.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use leasehold_store::sync::lock;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, advance, sleep_until};
 
@@ -55,10 +56,6 @@ struct Process {
 struct Idle(Mutex<Option<Waker>>);
 
 impl Idle {
-    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until every task waits.
     async fn reached(&self) {
         let mut waits = false;
@@ -66,7 +63,7 @@ impl Idle {
             if std::mem::replace(&mut waits, true) {
                 return Poll::Ready(());
             }
-            *self.slot() = Some(context.waker().clone());
+            *lock(&self.0) = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
@@ -83,7 +80,7 @@ impl Process {
             // After each task it looks whether it is to stop.
             .event_interval(1)
             .on_thread_park(move || {
-                if let Some(waker) = parked.slot().take() {
+                if let Some(waker) = lock(&parked.0).take() {
                     waker.wake();
                 }
             })

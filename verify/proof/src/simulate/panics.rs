@@ -4,18 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use leasehold_store::sync::lock;
 
-/// The first panic of the thread that watches.
-pub(crate) struct Watch(Arc<Mutex<Option<String>>>);
-
-impl Watch {
-    /// What panicked.
-    pub(crate) fn seen(&self) -> Option<String> {
-        lock(&self.0).clone()
-    }
-}
-
-/// Watches for panics of this thread from now on.
-pub(crate) fn watch() -> Watch {
+/// The first panic of this thread from now on.
+pub(crate) fn watch() -> Arc<Mutex<Option<String>>> {
     let seen = Arc::new(Mutex::new(None));
     let (watched, thread) = (Arc::clone(&seen), std::thread::current().id());
     let former = std::panic::take_hook();
@@ -25,5 +15,5 @@ pub(crate) fn watch() -> Watch {
         }
         former(panic);
     }));
-    Watch(seen)
+    seen
 }

@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use leasehold_store::sync::lock;
+
 use super::book::Fact;
 use super::chance::Chance;
 use super::faults::Faults;
@@ -115,7 +117,7 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     };
     run.trace.shown = shown;
     let mut ended = run.go_to_the_end();
-    if let Some(panic) = panics.seen() {
+    if let Some(panic) = lock(&panics).clone() {
         ended = Err(Stop("nothing panics".to_owned(), panic));
     }
     let violated = ended.err().map(|Stop(invariant, what)| {

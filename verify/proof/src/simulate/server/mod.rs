@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub(crate) use data::Data;
 use reply::Reply;
-use script::{Door, Scripts};
+use script::Scripts;
 
 use super::flaws::Flaw;
 use super::world::{End, Net, up_for, wall};
@@ -122,14 +122,8 @@ impl Inside {
             }
         }
     }
-}
 
-fn name_of(words: &[Vec<u8>]) -> String {
-    let name = words.first().map_or(&[][..], Vec::as_slice);
-    String::from_utf8_lossy(name).to_ascii_uppercase()
-}
-
-impl Door for Arc<Inside> {
+    /// Runs a command of a script.
     fn command(&self, words: &[Vec<u8>]) -> Reply {
         let name = name_of(words);
         let reply = self.run(&name, words, self.dirty.load(Ordering::Relaxed));
@@ -138,6 +132,11 @@ impl Door for Arc<Inside> {
         }
         reply
     }
+}
+
+fn name_of(words: &[Vec<u8>]) -> String {
+    let name = words.first().map_or(&[][..], Vec::as_slice);
+    String::from_utf8_lossy(name).to_ascii_uppercase()
 }
 
 impl Server {
@@ -153,7 +152,7 @@ impl Server {
             dirty: AtomicBool::new(false),
             clock: Mutex::default(),
         });
-        let scripts = Mutex::new(Scripts::new(Arc::clone(&inside), flaw)?);
+        let scripts = Mutex::new(Scripts::new(&inside, flaw)?);
         Ok(Arc::new(Self {
             inside,
             scripts,

@@ -2,18 +2,13 @@
 //! gives it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic};
 
 use super::reply::Reply;
-use super::structs;
+use super::{Inside, structs};
 use crate::simulate::flaws::Flaw;
-
-/// What scripts see of the server.
-pub(super) trait Door: Send + Sync + 'static {
-    /// Runs a command of a script.
-    fn command(&self, words: &[Vec<u8>]) -> Reply;
-}
 
 /// A server's Lua.
 pub(super) struct Scripts {
@@ -37,13 +32,13 @@ pub(super) fn hash(text: &[u8]) -> String {
 }
 
 impl Scripts {
-    pub(super) fn new(door: impl Door, flaw: Option<Flaw>) -> mlua::Result<Self> {
+    /// `door`: what they see of the server.
+    pub(super) fn new(door: &Arc<Inside>, flaw: Option<Flaw>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
-        let door = std::sync::Arc::new(door);
         let redis = lua.create_table()?;
         for (name, fails) in [("call", true), ("pcall", false)] {
-            let door = std::sync::Arc::clone(&door);
+            let door = Arc::clone(door);
             let call = move |lua: &Lua, words: Variadic<Value>| {
                 let words = words.into_iter().map(|word| argument(lua, word));
                 let words = words.collect::<mlua::Result<Vec<_>>>()?;

@@ -11,8 +11,8 @@ use tokio::task::{JoinSet, block_in_place, spawn_blocking};
 
 use super::gated::{Gate, Gated};
 use super::{
-    Fixture, LIMIT, Outcome, client, client_on, client_with, clients, idle, knows_all_kinds,
-    queued, soon, ttl,
+    Fixture, LIMIT, Outcome, client, client_on, client_with, clients, idle, in_line,
+    knows_all_kinds, queued, soon, ttl,
 };
 use crate::expect::fails;
 
@@ -93,8 +93,7 @@ pub async fn a_client_without_its_runtime_is_closed(fixture: &dyn Fixture) -> Ou
         drop(runtime);
     });
     let lock = client.mutex("busy")?;
-    let waits = tokio::spawn(async move { lock.lock().await });
-    queued(&other, "busy", 1).await;
+    let waits = in_line(&other, "busy", 1, async move { lock.lock().await }).await;
     drop(spin);
     running.await?;
     fails(soon("the wait", waits).await?, ErrorKind::Closed);
@@ -316,8 +315,7 @@ pub async fn a_fixed_lease_from_the_queue_holds_its_ttl(fixture: &dyn Fixture) -
         let held = a.mutex("k")?.lock().await?;
         let fixed = b.mutex("k")?.with_ttl(ttl);
         let fixed = fixed.with_renewal(RenewalPolicy::Fixed);
-        let waits = tokio::spawn(async move { fixed.lock().await });
-        queued(&a, "k", 1).await;
+        let waits = in_line(&a, "k", 1, async move { fixed.lock().await }).await;
         // Its place is as old as it gets without being renewed.
         tokio::time::sleep(Duration::from_millis(250)).await;
         let _ = held.release().await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold::{ErrorKind, Exclusive, Mode, Owner, Permits, Released, Retry, Shared};
 use tokio::sync::Notify;
 
-use super::{Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, soon, ttl};
+use super::{Fixture, Outcome, clients, idle, knows_all_kinds, one_that_hears, soon};
 use crate::expect::{fails, times_out};
 
 /// A handle tells whether and by whom its key is held, and how many permits are left.
@@ -106,10 +106,7 @@ pub async fn an_untyped_lock_is_any_kind(fixture: &dyn Fixture) -> Outcome {
 
 /// A signal tells any task of a loss, and that there will be none, without the lease.
 pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) -> Outcome {
-    let b = client(fixture).await;
-    // Where nobody tells it, it finds out when it renews.
-    let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
-    let a = client_with(fixture, ttl(brief)).await;
+    let [a, b] = one_that_hears(fixture).await;
     let lock = a.mutex("k")?;
     let watch = |signal: leasehold::LossSignal| tokio::spawn(async move { signal.lost().await });
 
@@ -155,9 +152,7 @@ pub async fn a_loss_is_told_to_those_who_watch(fixture: &dyn Fixture) -> Outcome
 /// Work under a lock is alone, gives back what it was given, and ends with a loss.
 pub async fn work_under_a_lock_ends_with_it(fixture: &dyn Fixture) -> Outcome {
     let inside = Arc::new(AtomicU64::new(0));
-    let b = client(fixture).await;
-    let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
-    let a = client_with(fixture, ttl(brief)).await;
+    let [a, b] = one_that_hears(fixture).await;
     let work = |client: &leasehold::Client| {
         let (lock, inside) = (client.mutex("k").expect("a lock"), inside.clone());
         // A task may move to another thread while it works.

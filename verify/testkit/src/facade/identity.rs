@@ -8,7 +8,8 @@ use leasehold::{
 };
 
 use super::{
-    Fixture, Outcome, client, client_with, clients, idle, knows_all_kinds, queued, soon, ttl, until,
+    Fixture, Outcome, client, client_with, clients, idle, in_line, knows_all_kinds, soon, ttl,
+    until,
 };
 use crate::expect::fails;
 
@@ -89,8 +90,7 @@ pub async fn a_lease_is_handed_over(fixture: &dyn Fixture) -> Outcome {
     let lease = ours.lock().await?;
     let token = lease.token();
     let waiter = c.mutex("k")?;
-    let waiting = tokio::spawn(async move { waiter.lock().await });
-    queued(&a, "k", 1).await;
+    let waiting = in_line(&a, "k", 1, async move { waiter.lock().await }).await;
     let parts = lease.into_parts().await?;
     assert!(parts.is_handed_over());
     let shown = format!("{parts:?}").contains(parts.claim().expose());

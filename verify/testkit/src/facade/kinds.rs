@@ -9,8 +9,8 @@ use tokio::sync::{Barrier, mpsc};
 use tokio::task::JoinSet;
 
 use super::{
-    Fixture, LIMIT, Outcome, client, client_with, clients, idle, next_sent, queued, rises, soon,
-    ttl,
+    Fixture, LIMIT, Outcome, client, client_with, clients, idle, in_line, next_sent, queued, rises,
+    soon, ttl,
 };
 use crate::dice::Dice;
 use crate::expect::{fails, times_out};
@@ -23,8 +23,7 @@ pub async fn readers_share_and_writers_are_alone(fixture: &dyn Fixture) -> Outco
     let two = theirs.try_read().await?.ok_or("a lease")?;
     assert!(two.number() > one.number(), "grants are numbered");
     assert!(theirs.try_write().await?.is_none());
-    let writer = tokio::spawn(async move { theirs.write().await });
-    queued(&a, "k", 1).await;
+    let writer = in_line(&a, "k", 1, async move { theirs.write().await }).await;
     let late = ours.try_read().await?;
     assert!(late.is_none(), "behind the writer that waits");
     drop((one, two));
@@ -43,10 +42,8 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
     let writer = ours.write().await?;
     let token = writer.token();
     let lock = theirs.clone();
-    let reader = tokio::spawn(async move { lock.read().await });
-    queued(&a, "k", 1).await;
-    let next = tokio::spawn(async move { theirs.write().await });
-    queued(&a, "k", 2).await;
+    let reader = in_line(&a, "k", 1, async move { lock.read().await }).await;
+    let next = in_line(&a, "k", 2, async move { theirs.write().await }).await;
     let downgraded = writer.downgrade().await?;
     assert_eq!(downgraded.number().get(), token.get(), "the same grant");
     let reader = soon("the reader next to it", reader).await??;
@@ -203,15 +200,13 @@ pub async fn a_semaphore_is_resized_in_use(fixture: &dyn Fixture) -> Outcome {
     let two = a.semaphore("k", 2)?;
     let held = two.acquire_many(2).await?;
     let theirs = b.semaphore("k", 2)?;
-    let waiter = tokio::spawn(async move { theirs.acquire().await });
-    queued(&a, "k", 1).await;
+    let waiter = in_line(&a, "k", 1, async move { theirs.acquire().await }).await;
     let three = two.resize(3).await?;
     let third = soon("the waiter", waiter).await??;
     let refused = fails(two.resize(9).await, ErrorKind::Invalid);
     assert!(refused.to_string().contains("3 permits"), "{refused}");
     let lock = b.semaphore("k", 3)?;
-    let heavy = tokio::spawn(async move { lock.acquire_many(3).await });
-    queued(&a, "k", 1).await;
+    let heavy = in_line(&a, "k", 1, async move { lock.acquire_many(3).await }).await;
     let one = three.resize(1).await?;
     fails(soon("the heavy waiter", heavy).await?, ErrorKind::Invalid);
     assert!(held.is_valid() && third.is_valid(), "nothing is revoked");
@@ -231,8 +226,7 @@ pub async fn an_owner_enters_again(fixture: &dyn Fixture) -> Outcome {
     let (here, there) = (a.reentrant("k", &owner)?, b.reentrant("k", &owner)?);
     let outer = here.lock().await?;
     let stranger = b.reentrant("k", &Owner::new())?;
-    let waiting = tokio::spawn(async move { stranger.lock().await });
-    queued(&a, "k", 1).await;
+    let waiting = in_line(&a, "k", 1, async move { stranger.lock().await }).await;
     let inner = soon("the owner", there.lock()).await?;
     let innermost = here.try_lock().await?.ok_or("a lease")?;
     let tokens = (inner.token(), innermost.token());
@@ -299,8 +293,7 @@ pub async fn several_keys_are_one_lock(fixture: &dyn Fixture) -> Outcome {
     for key in ["k/1", "k/2"] {
         idle(&b, key).await;
     }
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    queued(&a, "k/3", 1).await;
+    let waiting = in_line(&a, "k/3", 1, async move { lock.lock().await }).await;
     let _ = part.release().await?;
     let lease = soon("all keys", waiting).await??;
     // Losing one part loses the whole.
@@ -406,8 +399,7 @@ pub async fn a_minimum_hold_counts_from_use(fixture: &dyn Fixture) -> Outcome {
 
     let lock = a.mutex("k2")?;
     let lock = lock.with_min_hold(hold);
-    let waiting = tokio::spawn(async move { lock.lock().await });
-    queued(&b, "k2", 1).await;
+    let waiting = in_line(&b, "k2", 1, async move { lock.lock().await }).await;
     let _ = theirs.release().await?;
     waiting.abort();
     if let Ok(lease) = waiting.await {

@@ -25,7 +25,7 @@ use leasehold::{
 use leasehold_store::contract;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use crate::expect::{fails, times_out};
@@ -145,6 +145,13 @@ async fn client(fixture: &dyn Fixture) -> Client {
     client_with(fixture, Settings::default()).await
 }
 
+/// Two clients, the first of which hears of a loss soon: where nobody tells it, when it renews.
+async fn one_that_hears(fixture: &dyn Fixture) -> [Client; 2] {
+    let other = client(fixture).await;
+    let brief = Duration::from_secs(if other.capabilities().push { 30 } else { 2 });
+    [client_with(fixture, ttl(brief)).await, other]
+}
+
 async fn clients<const N: usize>(fixture: &dyn Fixture) -> [Client; N] {
     let mut clients = Vec::new();
     for _ in 0..N {
@@ -237,6 +244,18 @@ async fn queued(client: &Client, key: &str, waiters: usize) {
         }
     })
     .await;
+}
+
+/// A task that waits in the line of a key, in which so many wait with it.
+async fn in_line<T: Send + 'static>(
+    client: &Client,
+    key: &str,
+    waiters: usize,
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    let task = tokio::spawn(work);
+    queued(client, key, waiters).await;
+    task
 }
 
 /// So many tasks of each of so many clients take ten turns at a lock, alone inside; the tokens.
@@ -370,10 +389,7 @@ pub async fn fixed_and_manual_leases(fixture: &dyn Fixture) -> Outcome {
 
 /// Breaking a lock tells its holder, and a later token is higher.
 pub async fn a_broken_lease_is_lost(fixture: &dyn Fixture) -> Outcome {
-    let b = client(fixture).await;
-    // Where nobody tells it, it finds out when it renews.
-    let brief = Duration::from_secs(if b.capabilities().push { 30 } else { 2 });
-    let a = client_with(fixture, ttl(brief)).await;
+    let [a, b] = one_that_hears(fixture).await;
     let lease = a.mutex("k")?.lock().await?;
     let work = lease.run(std::future::pending::<()>());
     let (lost, broken) = tokio::join!(soon("the loss", work), b.break_key("k"));
@@ -400,8 +416,7 @@ pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) -> Outcome {
     let [a, b] = clients(fixture).await;
     let lease = a.mutex("k")?.lock().await?;
     let lock = b.mutex("k")?;
-    let waiter = tokio::spawn(async move { lock.lock().await });
-    queued(&a, "k", 1).await;
+    let waiter = in_line(&a, "k", 1, async move { lock.lock().await }).await;
     drop(lease);
     let next = soon("the hand-off", waiter).await??;
     drop(next);
@@ -451,8 +466,7 @@ pub async fn the_first_wait_hears_its_grant(fixture: &dyn Fixture) -> Outcome {
         let held = a.mutex(format!("k{n}"))?.lock().await?;
         let _kept = b.mutex(format!("kept{n}"))?.lock().await?;
         let lock = b.mutex(format!("k{n}"))?;
-        let waiter = tokio::spawn(async move { lock.lock().await });
-        queued(&a, &format!("k{n}"), 1).await;
+        let waiter = in_line(&a, &format!("k{n}"), 1, async move { lock.lock().await }).await;
         let started = Instant::now();
         let _ = held.release().await?;
         let _ = soon("the hand-off", waiter).await??;
@@ -467,8 +481,7 @@ pub async fn progress_tells_the_place(fixture: &dyn Fixture) -> Outcome {
     let other = client(fixture).await;
     let first = a.mutex("k")?.lock().await?;
     let lock = other.mutex("k")?;
-    let second = tokio::spawn(async move { lock.lock().await });
-    queued(&b, "k", 1).await;
+    let second = in_line(&b, "k", 1, async move { lock.lock().await }).await;
     let (tell, mut told) = mpsc::unbounded_channel();
     let how = LockOptions::new().on_progress(move |p| {
         tell.send(p.position).ok();

@@ -4,12 +4,6 @@ use leasehold_core::Mode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The lines of a table, without what is said about them.
-pub(super) fn rows(table: &'static str) -> impl Iterator<Item = &'static str> {
-    let is_row = |line: &&str| !line.is_empty() && !line.starts_with('#');
-    table.lines().filter(is_row)
-}
-
 /// The cells of a line.
 pub(super) fn cells<const N: usize>(line: &'static str) -> [&'static str; N] {
     let cells: Vec<_> = line.split(" | ").collect();

@@ -1,4 +1,7 @@
 //! Clients against one server, and a server that fails over.
+//!
+//! A model a line: its name, its clients (see [`person`]), how many ticks a lease and a place in line live
+//! and the model lasts, what is set, what may go wrong, and what has to happen somewhere.
 
 use serde::Deserialize;
 
@@ -7,10 +10,84 @@ use crate::model::checker::Method;
 use crate::model::clients::{self, ClientsModel, Person};
 use crate::model::clock::TICK;
 use crate::model::seen::Seen;
-use crate::model::words::{cells, mode, number, rows, said};
+use crate::model::words::{cells, mode, number, said};
 
-/// The models, and what stands for several words in them.
-const CLIENTS: &str = include_str!("clients.txt");
+/// Two who want the key alone. One clock is slow, the other and the server's are fast: by nearly as much
+/// as the allowance bears. Only tokens are promised where the assumptions are void.
+const EVERY_ORDER: &str = "\
+clients/drift | two | 2 2 4 | none | none | a wait and a push
+clients/late | two | 2 2 3 | none | late 1 | a wait and a push
+clients/doubled | two | 2 2 3 | long | doubled 1 | a wait and a push
+clients/cut | two | 2 2 3 | long | cuts 1 | a wait and a push
+clients/deaths | two | 2 2 3 | none | deaths 1 | a wait and a push
+clients/loss | two | 2 2 3 | void | losses 1 | a wait and a push
+clients/break | two | 2 2 3 | void, long | breaks 1 | a wait and a push
+clients/jump | two | 2 2 3 | void | jumps 1 | a wait and a push
+clients/stranger | two | 2 2 3 | none | forged 1 | granted by a push, not proved";
+
+/// A server that keeps one last token for all its keys, and nothing of an idle one: tokens rise
+/// also where its clock steps back.
+const COUNTERS: &str = "\
+counter/steps back | two | 2 2 3 | counts all, long | steps back 1 | a wait and a push
+counter/deaths | two | 2 2 3 | counts all, long | deaths 1 | a wait and a push
+counter/late | two | 2 2 3 | counts all, long | late 1, steps back 1 | a wait and a push
+counter/loss | two | 2 2 3 | counts all, void, long | losses 1 | a wait and a push
+counter/walks | two and a reader | 6 5 30 | counts all, walks | weather, steps back 1 | all of crowds";
+
+/// A server that may have forgotten grants nothing for a while, and then all that was
+/// promised holds: nothing else is given up. It waits as long as a lease at most, by clocks that
+/// differ as much as is allowed; on walks for a lease of six seconds, and by how much two clocks differ.
+const FAILOVERS: &str = "\
+failover/loss | two | 2 2 3 | quarantine 2 | losses 1 | a quarantine and its end
+failover/restart | two | 2 2 2 | quarantine 2 | restarts 1 | a quarantine and its end
+failover/replica | two | 2 2 2 | quarantine 2, long | copies 1, failovers 1 | a quarantine and its end
+failover/unguarded | two | 2 2 2 | void, long | copies 1, failovers 1 | granted by a push, lost: gone
+failover/longer restart | two | 2 2 3 | quarantine 2, long | restarts 1 | a quarantine and its end
+failover/longer replica | two | 2 2 3 | quarantine 2, long | copies 1, failovers 1 | a quarantine and its end
+failover/walks | two and a reader | 6 5 60 | quarantine 7, walks | weather, losses 1, restarts 1, copies 3, failovers 2 | all of crowds";
+
+/// Leases that live longer than a grant lives at least, so that a cut shows. The sleeper is slow and often
+/// cut off, the others are quick: what it believes is late.
+const CROWDS: &str = "\
+clients/mutex walks | three | 6 5 30 | walks | weather | all of crowds
+clients/deaf walks | three | 6 5 30 | deaf, walks | weather | all of crowds
+clients/sleeper walks | writer slow thrice sleepy, writer fast thrice, writer thrice | 6 5 20 | walks | cuts 4 | waits, gone, granted by a push, lost: unanswered
+clients/readers walks | writer slow thrice, reader fast thrice, reader thrice, writer quick thrice | 6 5 30 | walks | weather | all of crowds
+clients/permits walks | takes 2 slow thrice, takes 1 fast thrice, takes 3 thrice, takes 2 quick thrice | 6 5 30 | walks | weather | all of crowds
+clients/nothing holds walks | three | 6 5 30 | void, walks | weather, breaks 2, losses 2, jumps 1 | all of crowds";
+
+/// Clients of which some share a process: their claims are granted in runs. Three claims make more
+/// states than two: the leases are short. In `runs/replica` the process is alone, and its leases are
+/// renewed before they lapse. On walks there are three of one process, two of another, and one that adopts.
+const RUNS: &str = "\
+runs/drift | mates and one | 1 1 2 | none | none | all of runs
+runs/three | writer fast, writer fast with 0, writer fast with 0, writer slow | 1 1 0 | none | none | all of runs
+runs/late | mates and one | 1 1 1 | none | late 1 | all of runs
+runs/doubled | mates and one | 1 1 1 | long | doubled 1 | all of runs
+runs/cut | mates and one | 1 1 1 | long | cuts 1 | all of runs
+runs/deaths | mates and one | 1 1 1 | none | deaths 1 | all of runs
+runs/break | mates and one | 1 1 1 | void, long | breaks 1 | all of runs
+runs/loss | mates and one | 1 1 1 | void | losses 1 | all of runs
+runs/adoption | writer fast, writer fast with 0, writer slow adopts | 1 1 2 | none | adoptions 1 | granted in a run, passed on, adopted
+runs/adoption of three | writer fast, writer fast with 0, writer fast with 0, writer slow adopts | 1 1 0 | none | adoptions 1 | granted in a run, passed on, adopted
+runs/quarantine | mates and one | 1 1 1 | quarantine 1 | losses 1 | granted in a run, passed on, quarantined
+runs/replica | writer fast, writer fast with 0 | 2 2 1 | quarantine 2 | copies 1, failovers 1 | granted in a run, passed on, quarantined
+runs/walks | processes | 6 5 30 | walks | weather, adoptions 1 | all of runs and crowds
+runs/fail-over walks | processes | 6 5 60 | quarantine 7, walks | weather, adoptions 1, losses 1, restarts 1, copies 3, failovers 2 | all of runs and crowds
+runs/nothing holds walks | processes | 6 5 30 | void, walks | weather, adoptions 1, breaks 2, losses 2, jumps 1 | all of runs and crowds";
+
+/// What stands for several words.
+const SHORT: &str = "\
+processes = writer slow thrice, writer slow thrice with 0, writer slow thrice with 0, writer fast thrice, writer fast thrice with 3, writer quick adopts
+two and a reader = writer slow thrice, writer fast thrice, reader thrice
+three = writer slow thrice, writer fast thrice, writer thrice
+mates and one = writer fast, writer fast with 0, writer slow
+two = writer slow, writer fast
+all of runs and crowds = granted in a run, passed on, ahead has ended, adopted, lost: gone, lost: unanswered
+all of crowds = waits, gone, granted by a push, lost: gone, lost: unanswered
+all of runs = granted in a run, passed on, ahead has ended
+a quarantine and its end = granted by a push, quarantined, granted after a quarantine
+a wait and a push = waits, granted by a push";
 
 /// All that may go wrong without an assumption failing.
 const WEATHER: &str = "doubled 3, late 6, cuts 3, deaths 1";
@@ -31,8 +108,8 @@ struct Settings {
 }
 
 pub(super) fn all() -> Vec<Entry> {
-    let models = rows(CLIENTS).filter(|line| !line.contains(" = "));
-    models.map(entry).collect()
+    let all = [EVERY_ORDER, COUNTERS, FAILOVERS, CROWDS, RUNS];
+    all.into_iter().flat_map(str::lines).map(entry).collect()
 }
 
 fn entry(line: &'static str) -> Entry {
@@ -66,7 +143,7 @@ fn entry(line: &'static str) -> Entry {
 
 /// What a cell stands for.
 fn whole(cell: &'static str) -> &'static str {
-    let mut short = rows(CLIENTS);
+    let mut short = SHORT.lines();
     let whole = short.find_map(|line| line.strip_prefix(cell)?.strip_prefix(" = "));
     whole.unwrap_or(cell)
 }

@@ -271,6 +271,7 @@ impl Op {
 
     fn add(&mut self, line: &Line) {
         match &line.event {
+            Event::Invoked { .. } | Event::Deaf | Event::Unanswered { .. } => {}
             Event::Queued => {
                 self.queued.get_or_insert(line.at);
             }
@@ -291,7 +292,10 @@ impl Op {
             Event::Wrote { fenced: true } => self.fenced.0 += 1,
             Event::Wrote { fenced: false } => self.unfenced += 1,
             Event::Refused => self.fenced.1 += 1,
-            _ => {
+            Event::Extended { .. }
+            | Event::Lost { .. }
+            | Event::Releasing
+            | Event::Released { .. } => {
                 if let Some(grant) = &mut self.grant {
                     grant.add(line);
                 }

@@ -1,11 +1,13 @@
 //! The signals that end a wait and go on to the guarded command.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
+use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::sys;
@@ -20,6 +22,9 @@ const HANDLED: [Signal; 6] = [
     Signal::USR1,
     Signal::USR2,
 ];
+
+/// How long what is being written when a signal comes may take.
+const LAST_WRITE: Duration = Duration::from_millis(250);
 
 /// Signals as events, from the moment this was made.
 pub(crate) struct Signals {
@@ -75,6 +80,23 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// Awaits what is being written, whose reader may have stopped. Answers whether to go on: somebody
+    /// reads, and no signal came.
+    pub(crate) async fn while_writing(
+        &mut self,
+        writing: impl Future<Output = Result<bool, Failure>>,
+    ) -> Result<bool, Failure> {
+        let mut writing = pin!(writing);
+        tokio::select! {
+            biased;
+            is_read = &mut writing => is_read,
+            _ = self.next() => {
+                let _ = timeout(LAST_WRITE, writing).await;
+                Ok(false)
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `leasehold hold`: a lock without a command.
 
-use std::future::{pending, ready};
+use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,10 +67,10 @@ async fn keep(
     held: MultiLease<Any>,
 ) -> Result<u8, Failure> {
     let (client, printer) = (&session.client, session.printer);
-    let (store, tokens) = (client.store_url().to_owned(), tokens(&held));
+    let tokens = tokens(&held);
+    let tell = told(client.store_url(), &tokens);
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        let tell = || show(&store, &tokens, printer);
-        leave_to_others(client, held, args, file, tell).await?;
+        leave_to_others(client, held, args, file, || tell(printer)).await?;
         return Ok(exit::OK);
     }
     let saved = match args.save.as_deref() {
@@ -80,18 +80,21 @@ async fn keep(
             Some(save(parts?, file, client, &args.common.store.settings).await?)
         }
     };
-    show(&store, &tokens, printer)?;
-    let was_left = match &args.lifetime.front {
+    let told = async {
+        printer.beside(tell).await?;
         // The token was written: only the status says that nobody holds the lock.
-        Some(front) => front.leave().map_err(|error| cannot(&error))?,
-        None => true,
+        let left = args.lifetime.front.as_ref().map(|front| front.leave());
+        match left.transpose().map_err(|error| cannot(&error))? {
+            // Nobody knows of the lock.
+            Some(false) => Ok::<_, Failure>(exit::OK),
+            _ => pending().await,
+        }
     };
     let mut status = tokio::select! {
         biased;
+        told = told => told?,
         status = lost(&held, saved.as_ref(), printer) => status,
         _ = session.signals.next() => exit::OK,
-        // Nobody knows of the lock.
-        () = ready(()), if !was_left => exit::OK,
         () = removed(saved.as_ref()) => exit::OK,
     };
     Status::from(status).at_the_latest();
@@ -126,7 +129,7 @@ async fn leave_to_others(
     held: MultiLease<Any>,
     args: &HoldArgs,
     file: &Path,
-    tell: impl FnOnce() -> Result<(), Failure>,
+    tell: impl FnOnce() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut leases = Vec::new();
     let mut saved = Ok(());
@@ -140,7 +143,7 @@ async fn leave_to_others(
         let saving = save(leases.clone(), file, client, &args.common.store.settings);
         saved = saving
             .await
-            .and_then(|file| tell().inspect_err(|_| drop(file.remove())));
+            .and_then(|file| tell().map(drop).inspect_err(|_| drop(file.remove())));
     }
     if saved.is_err() {
         for lease in &leases {
@@ -193,7 +196,8 @@ async fn removed(saved: Option<&UserFile>) {
     }
 }
 
-fn show(store: &str, tokens: &Tokens, printer: &Printer) -> Result<(), Failure> {
+/// What tells of the lock.
+fn told(store: &str, tokens: &Tokens) -> impl Fn(&Printer) -> Result<bool, Failure> + use<> {
     let shown = Fields::default()
         .with("key", tokens.first().map_or("", |(key, _)| key))
         .with_tokens(tokens)
@@ -206,6 +210,6 @@ fn show(store: &str, tokens: &Tokens, printer: &Printer) -> Result<(), Failure> 
             _ => format!("{token} {key}\n"),
         }
     };
-    printer.show(&shown, || tokens.iter().map(line).collect())?;
-    Ok(())
+    let text: String = tokens.iter().map(line).collect();
+    move |printer| printer.show(&shown, || text.clone())
 }

@@ -85,7 +85,8 @@ pub(super) async fn watch(
         let listed = table.locks().filter(|lock| args.lists(&lock.view));
         let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
         let locks: Locks = locks.collect();
-        if !print(&table, &locks, before.as_ref(), args, printer)? {
+        let printing = print(&table, &locks, before.as_ref(), args, printer);
+        if !signals.while_writing(printing).await? {
             return Ok(exit::OK);
         }
         before = Some(locks);
@@ -93,7 +94,7 @@ pub(super) async fn watch(
 }
 
 /// Prints what there is to print. Answers whether anybody still reads.
-fn print(
+async fn print(
     table: &LockTable,
     locks: &Locks,
     before: Option<&Locks>,
@@ -102,7 +103,9 @@ fn print(
 ) -> Result<bool, Failure> {
     let changed = || changed(table, locks, before);
     if args.common.output.json {
-        return printer.json_lines(&changed());
+        let changed = changed();
+        let print = move |printer: &Printer| printer.json_lines(&changed);
+        return printer.beside(print).await;
     }
     let height = height();
     if height.is_none() && before.is_some() && changed().is_empty() {
@@ -114,11 +117,13 @@ fn print(
         views => tables::of_locks(views, width()).text(views.iter(), true),
     };
     if let Some(height) = height {
-        return printer.data(&screen(&text, height));
+        let screen = screen(&text, height);
+        return printer.beside(move |printer| printer.data(&screen)).await;
     }
     let time = to_the_second(Timestamp::now());
     let end = before.map_or("", |_| "\n");
-    printer.text(&format!("{end}{time}\n{text}"))
+    let text = format!("{end}{time}\n{text}");
+    printer.beside(move |printer| printer.text(&text)).await
 }
 
 /// The locks that are others than before, and those that are not listed any more; what nobody uses

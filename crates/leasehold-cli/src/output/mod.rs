@@ -7,9 +7,9 @@ mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
-use std::slice;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{slice, thread};
 
 use indicatif::ProgressBar;
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use serde::Serialize;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use event::Tone;
@@ -161,6 +162,19 @@ impl Printer {
             }
         }
         Ok(true)
+    }
+
+    /// Has data written beside all else, as its reader may have stopped. Without a thread it is written
+    /// here.
+    pub(crate) async fn beside(
+        &self,
+        write: impl Fn(&Self) -> Result<bool, Failure> + Send + Sync + 'static,
+    ) -> Result<bool, Failure> {
+        let (printer, write) = (self.clone(), Arc::new(write));
+        let there = Arc::clone(&write);
+        let (tell, told) = oneshot::channel();
+        let _ = thread::Builder::new().spawn(move || tell.send(there(&printer)).is_ok());
+        told.await.unwrap_or_else(|_| write(self))
     }
 
     /// Tells what becomes of the lock from now on also there.

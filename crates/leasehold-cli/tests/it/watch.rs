@@ -1,5 +1,9 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
+use std::cell::Cell;
+use std::fs;
+use rustix::fs::{Mode, OFlags};
+use crate::children::Gate;
 use crate::common::pty::Terminal;
 use crate::common::*;
 
@@ -83,4 +87,39 @@ async fn what_cannot_be_watched_is_refused() {
     let store = Store::memory();
     store.run("ls --watch=50ms").await.has_code(Some(64));
     ends(&store, "ls --watch -S redis://127.0.0.1:1/", 69).await;
+}
+
+/// What is written, and what is held meanwhile, does not wait for a reader.
+#[tokio::test]
+async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
+    for arguments in ["ls --watch", "elect --observe k", "hold --ttl 3s k"] {
+        let store = Store::local();
+        let _gate = Gate::new(&store, "out");
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let out = rustix::fs::open(store.path("out"), flags, Mode::empty()).unwrap();
+        for chunk in [4096, 1] {
+            while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
+        }
+        let writer = in_shell("exec \"$@\" > out", &store.command(arguments));
+        let writer = Process::spawn(writer);
+        let tasks = format!("/proc/{}/task", writer.pid());
+        let call = format!("{} 0x1 ", libc::SYS_write);
+        let writes = || {
+            let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
+            tasks.any(|task| {
+                let now = fs::read_to_string(task.path().join("syscall"));
+                now.is_ok_and(|now| now.starts_with(&call))
+            })
+        };
+        assert!(eventually(async || writes() && writes()).await, "it writes");
+        if arguments.starts_with("hold") {
+            let last = Cell::new(Some(u64::MAX));
+            let left = |shown: &Value| shown["holders"][0]["expires_in_ms"].as_u64();
+            let is_renewed = |shown: &Value| left(shown) > last.replace(left(shown));
+            store.until("k", is_renewed).await;
+        }
+        writer.ends_by(Signal::TERM).await.has_code(Some(0));
+        store.until_free("k").await;
+        drop(out);
+    }
 }

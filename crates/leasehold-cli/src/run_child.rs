@@ -143,9 +143,12 @@ impl<'a> RunChild<'a> {
                 if let Ok(Ended { status, .. }) = ended {
                     say_failure(&held, request, status.code).await;
                 }
-                give_back(held, request, printer).await
+                give_back(held, &request.keys, printer).await
             }
         };
+        if let Some(released) = released {
+            printer.event(Event::released(&request.keys, released == Released::Held));
+        }
         let ended = ended?;
         let was_late = released == Some(Released::AlreadyGone);
         Ok(Done {
@@ -221,20 +224,16 @@ async fn say_failure(held: &MultiLease<Any>, request: &LockRequest, status: u8) 
 
 /// A release that fails changes nothing about what the command did. One that comes too late does:
 /// the lock was lost under the command, and nobody had noticed.
-async fn give_back(
+pub(crate) async fn give_back(
     held: MultiLease<Any>,
-    request: &LockRequest,
+    keys: &[String],
     printer: &Printer,
 ) -> Option<Released> {
     match timeout(RELEASE, held.release()).await {
-        Ok(Ok(released)) => {
-            let still_ours = released == Released::Held;
-            printer.event(Event::released(&request.keys, still_ours));
-            return Some(released);
-        }
+        Ok(Ok(released)) => return Some(released),
         Ok(Err(error)) => printer.warn(error.to_string()),
         Err(_) => {
-            let keys = request.keys.join(", ");
+            let keys = keys.join(", ");
             printer.warn(format!(
                 "the store has not confirmed the release of {keys} within 2 s; without it the lock \
                  ends with its TTL"

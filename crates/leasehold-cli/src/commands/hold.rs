@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
+use crate::run_child::give_back;
 use crate::saved::SaveTarget;
 use crate::session::Session;
 use crate::signals::Signals;
@@ -26,8 +27,7 @@ const LOOK_AT_RELEASE: Duration = Duration::from_millis(20);
 /// How long that may take.
 const LONGEST_RELEASE: Duration = Duration::from_secs(10);
 
-/// The same, and how long the store has to confirm a release, once this ends: together shorter than all
-/// that is left to do may take.
+/// The same once this ends: with the release shorter than all that is left to do may take.
 const AT_THE_END: Duration = Duration::from_secs(2);
 
 /// How often the file of --save is looked at.
@@ -99,18 +99,10 @@ async fn keep(
     };
     Status::from(status).at_the_latest();
     if status == exit::OK {
-        let released = timeout(AT_THE_END, held.release()).await;
-        match &released {
-            Ok(Err(error)) => printer.warn(error.to_string()),
-            Err(_) => printer.warn(
-                "the store has not confirmed the release within 2 s; without it the lock ends with its TTL",
-            ),
-            Ok(Ok(_)) => {}
-        }
+        let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();
         // As `run` has it: nobody had noticed.
-        let was_late = matches!(released, Ok(Ok(Released::AlreadyGone)));
+        let was_late = give_back(held, &keys, printer).await == Some(Released::AlreadyGone);
         if was_late && !is_released(saved.as_ref(), AT_THE_END).await {
-            let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();
             printer.event(Event::released(&keys, false));
             status = exit::LOST;
         }

@@ -31,8 +31,6 @@ pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     /// Counts as SIGHUP when it completes.
     bound: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// After a command was run, as the runtime goes on to catch it: Ctrl-Z.
-    pub(crate) stops: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -46,7 +44,6 @@ impl Signals {
         Ok(Self {
             heard: heard.collect::<Result<_, Failure>>()?,
             bound: None,
-            stops: None,
         })
     }
 
@@ -55,17 +52,37 @@ impl Signals {
         self.bound = Some(Box::pin(bound));
     }
 
-    /// The next signal.
+    /// Begins to listen to what stops a command and lets it go on, too: the runtime catches these from
+    /// then on.
+    pub(crate) fn hear_stops(&mut self) -> Result<(), Failure> {
+        for signal in [Signal::TSTP, Signal::CONT] {
+            if self.heard.iter().all(|(heard, _)| *heard != signal) {
+                self.heard.push((signal, stream(signal)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// The next signal that asks us to end. This process stops by itself meanwhile.
     ///
     /// # Cancel safety
     /// No signal is lost when the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
-            while let Some(stops) = &mut self.stops
-                && let Poll::Ready(Some(())) = stops.poll_recv(context)
-            {
-                sys::stop_self();
+        loop {
+            match self.next_of_all().await {
+                Signal::TSTP => sys::stop_self(),
+                Signal::CONT => {}
+                signal => return signal,
             }
+        }
+    }
+
+    /// The next signal, of those that stop and go on, too.
+    ///
+    /// # Cancel safety
+    /// No signal is lost when the future is dropped.
+    pub(crate) async fn next_of_all(&mut self) -> Signal {
+        poll_fn(|context| {
             for (signal, stream) in &mut self.heard {
                 if let Poll::Ready(Some(())) = stream.poll_recv(context) {
                     return Poll::Ready(*signal);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use leasehold::{Any, Loss, MultiLease};
 use rustix::process::{Pid, Signal};
-use tokio::signal::unix;
 use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
@@ -19,7 +18,7 @@ use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
 use crate::named_process::NamedProcess;
 use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
-use crate::signals::{self, Signals};
+use crate::signals::Signals;
 use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
@@ -54,7 +53,6 @@ pub(crate) struct Supervision<'a> {
     said_lost: bool,
     /// Why it was told to end.
     told: Option<Loss>,
-    stops: unix::Signal,
     terminal: Option<Terminal>,
 }
 
@@ -68,10 +66,7 @@ impl<'a> Supervision<'a> {
         printer: &'a Printer,
     ) -> Result<Self, Failure> {
         // Before that, so that nothing that the child does is missed.
-        let stops = match signals.stops.take() {
-            Some(stops) => stops,
-            None => signals::stream(Signal::TSTP)?,
-        };
+        signals.hear_stops()?;
         let terminal = Terminal::open();
         let program = start.program;
         let child = Child::start(shim, start, terminal.as_ref());
@@ -86,7 +81,6 @@ impl<'a> Supervision<'a> {
             refused: BTreeSet::new(),
             said_lost: false,
             told: None,
-            stops,
             terminal,
         })
     }
@@ -109,7 +103,6 @@ impl<'a> Supervision<'a> {
             self.end_all().await;
         }
         self.take_terminal_back();
-        self.signals.stops = Some(self.stops);
         let end = watched
             .and_then(|()| self.child.reap())
             .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;
@@ -191,19 +184,28 @@ impl<'a> Supervision<'a> {
             tokio::select! {
                 biased;
                 () = self.child.may_have_changed() => {}
-                signal = self.signals.next() => {
-                    let sequel = (!self.policy.lost()).then_some(Sequel::Kept);
-                    self.forward(signal, status.key, sequel);
-                }
-                _ = self.stops.recv() => {
-                    self.child.signal(Signal::TSTP);
-                    if self.child.end.is_some() && self.terminal.is_some() {
-                        // Nobody reports that these have stopped.
-                        sys::stop_self();
-                        self.look();
-                        self.child.signal(Signal::CONT);
+                signal = self.signals.next_of_all() => match signal {
+                    Signal::TSTP => {
+                        self.child.signal(signal);
+                        if self.child.end.is_some() && self.terminal.is_some() {
+                            // Nobody reports that these have stopped.
+                            sys::stop_self();
+                            self.look();
+                            self.child.signal(Signal::CONT);
+                        }
                     }
-                }
+                    // At a terminal we have stopped with it, and it goes on with us.
+                    Signal::CONT if self.terminal.is_some() => {}
+                    Signal::CONT => {
+                        // The lease may have ended meanwhile: that comes first.
+                        self.look();
+                        self.child.signal(signal);
+                    }
+                    _ => {
+                        let sequel = (!self.policy.lost()).then_some(Sequel::Kept);
+                        self.forward(signal, status.key, sequel);
+                    }
+                },
                 _ = self.held.lost(), if !known => {}
                 () = sleep(pause) => {}
             }

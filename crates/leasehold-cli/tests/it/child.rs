@@ -136,6 +136,20 @@ async fn a_command_that_is_stopped_ends_by_the_signal() {
     process.ends_by(Signal::TERM).await.has_code(None);
 }
 
+/// As a scheduler suspends a job, and lets it go on.
+#[tokio::test]
+async fn a_command_stops_and_goes_on_with_leasehold() {
+    let process = Store::memory().spawn(("run k -- sh -c", WAITER));
+    let up = process.prints("up ").await;
+    let stat = format!("/proc/{}/stat", &up["up ".len()..]);
+    let is_stopped = || std::fs::read_to_string(&stat).unwrap().contains(") T ");
+    process.signal(Signal::TSTP);
+    assert!(eventually(async || is_stopped()).await, "it stops");
+    process.signal(Signal::CONT);
+    assert!(eventually(async || !is_stopped()).await, "it goes on");
+    process.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
+}
+
 #[tokio::test]
 async fn what_was_ignored_stays_ignored() {
     let store = Store::memory();

@@ -101,12 +101,13 @@ impl UserFile {
         rights.check_for(user, &self.path, expected)
     }
 
-    /// Whether its path still names this file.
+    /// Whether its path still names this file. Where that cannot be told it does.
     pub(crate) fn is_there(&self) -> bool {
         let ours = (self.metadata.dev(), self.metadata.ino());
-        self.path
-            .symlink_metadata()
-            .is_ok_and(|now| (now.dev(), now.ino()) == ours)
+        match self.path.symlink_metadata() {
+            Ok(now) => (now.dev(), now.ino()) == ours,
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
     }
 
     /// Removes it, unless its path names another file by now.
@@ -301,6 +302,22 @@ mod tests {
         assert_eq!(quoted(Path::new("/etc/a.toml")), "/etc/a.toml");
         assert_eq!(quoted(Path::new("/a b/it's")), r"-- '/a b/it'\''s'");
         assert_eq!(quoted(Path::new("-R")), "-- '-R'");
+    }
+
+    /// As where a network does not answer: nobody has removed it.
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let [real, way] = ["real", "way"].map(|name| directory.path().join(name));
+        fs::create_dir(&real).unwrap();
+        fs::write(real.join("f"), "").unwrap();
+        let leads = |to: &Path| std::os::unix::fs::symlink(to, &way).unwrap();
+        leads(&real);
+        let file = UserFile::open(&way.join("f"), Links::Refuse).unwrap();
+        fs::remove_file(&way).unwrap();
+        assert!(!file.is_there());
+        leads(&way);
+        assert!(file.is_there());
     }
 
     #[test]

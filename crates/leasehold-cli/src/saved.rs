@@ -73,7 +73,12 @@ impl SaveTarget {
                 .hint("name a new file, or one that `leasehold hold --save` has written")
         };
         let old = match UserFile::open(path, Links::Refuse) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Of its directory, without which the lock would be waited for in vain.
+                let seen = path.with_file_name(".").metadata();
+                seen.map_err(|error| cannot_write(path, &error))?;
+                None
+            }
             opened => Some(opened.map_err(|error| refused(&error))?),
         };
         let mut lease = None;
@@ -91,10 +96,8 @@ impl SaveTarget {
 
     /// Writes the file, whole or not at all, for this user only.
     pub(crate) fn write(self, lease: &SavedLease) -> Result<UserFile, Failure> {
-        self.try_write(lease).map_err(|error| {
-            let message = format!("cannot write the lease to {}: {error}", self.path.display());
-            Failure::new(exit::OUTPUT, message)
-        })
+        let written = self.try_write(lease);
+        written.map_err(|error| cannot_write(&self.path, &error))
     }
 
     fn try_write(&self, lease: &SavedLease) -> io::Result<UserFile> {
@@ -110,6 +113,11 @@ impl SaveTarget {
             false => Err(io::Error::other("another process has just written it")),
         }
     }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot write the lease to {}: {error}", path.display());
+    Failure::new(exit::OUTPUT, message)
 }
 
 #[cfg(test)]

@@ -76,7 +76,10 @@ async fn files_of_another_kind_are_not_replaced() {
     let (_holder, _) = store.holder("k").await;
     // Before it waits.
     let save = ends(&store, "hold --save deploy k", 64).await;
-    save.has_said("cannot save the lease in deploy: there is a file that is not a saved lease");
+    let said = "cannot save the lease in deploy: there is a file that is not a saved lease";
+    save.has_said(said);
+    let said = "cannot write the lease to missing/f: ";
+    ends_saying(&store, "hold --save missing/f k", 74, said).await;
     let run = store.run("run --metrics-file deploy j -- echo ran").await;
     run.has_printed(Some(0), "ran\n");
     let said = "cannot write the metrics to deploy: there is a file that leasehold has not written";

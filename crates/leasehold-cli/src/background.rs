@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -25,6 +26,8 @@ pub(crate) enum Forked {
 #[allow(unsafe_code, reason = "no safe interface forks")]
 pub(crate) fn fork() -> Result<Forked, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| cannot(&error))?;
+    // Where it is ignored, nothing would tell how the one in the background has ended.
+    let _ = signal_hook::flag::register(libc::SIGCHLD, Arc::default());
     // SAFETY: this process has one thread so far, so the copy is as good as the original.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Background(Front {

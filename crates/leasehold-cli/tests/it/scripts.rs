@@ -88,6 +88,9 @@ async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Sto
     let hold = "hold --background --while-parent k";
     let (_holder, _) = store.holder("k").await;
     ends_printing(store, format!("{hold} -n"), 75, "").await;
+    // As of a caller that does not wait for what it starts.
+    let lines = format!("trap '' CHLD; exec \"$L\" {hold} -n");
+    Process::run(bash(store, &lines)).await.has_code(Some(75));
     for signal in [Signal::TERM, Signal::KILL] {
         let ended = store.waiter("k", hold).await.ends_by(signal).await;
         ended.has_signal(signal);

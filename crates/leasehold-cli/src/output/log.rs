@@ -19,10 +19,11 @@ pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
         // What becomes of the lock the command says itself.
         _ => "off,leasehold=warn,leasehold::observe=off",
     };
-    let asked = std::env::var(env::LOG)
-        .ok()
-        .filter(|asked| !asked.trim().is_empty());
-    let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(level)).unwrap_or_else(|_| {
+    let asked = std::env::var_os(env::LOG).unwrap_or_default();
+    // What is no text is no filter either.
+    let asked = asked.to_str().unwrap_or("=");
+    let asked = Some(asked).filter(|asked| !asked.trim().is_empty());
+    let filter = EnvFilter::try_new(asked.unwrap_or(level)).unwrap_or_else(|_| {
         printer.warn_with_hint(
             format!("{} is not a filter of log lines", env::LOG),
             "for example: info, debug, or leasehold=trace",

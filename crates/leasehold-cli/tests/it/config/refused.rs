@@ -108,6 +108,15 @@ async fn a_password_that_is_no_text_is_refused() {
 }
 
 #[tokio::test]
+async fn a_filter_of_the_log_that_is_no_text_is_named() {
+    let place = Place::new();
+    let mut command = place.command("config");
+    command.env("LEASEHOLD_LOG", OsStr::from_bytes(b"info\xff"));
+    let ended = Process::run(command).await;
+    ended.has_ended_saying(Some(0), "LEASEHOLD_LOG is not a filter of log lines");
+}
+
+#[tokio::test]
 async fn a_variable_that_sets_nothing_is_named() {
     let place = Place::new();
     let variables = [

@@ -92,13 +92,9 @@ impl UserFile {
 
     /// Refuses it if others than its user may have written it.
     pub(crate) fn check(&self, expected: Owner) -> Result<(), Failure> {
-        let rights = Rights {
-            owner: self.metadata.uid(),
-            group: self.metadata.gid(),
-            mode: self.metadata.mode() & 0o7777,
-        };
-        let user = rustix::process::geteuid().as_raw();
-        rights.check_for(user, &self.path, expected)
+        let (seen, user) = (&self.metadata, rustix::process::geteuid().as_raw());
+        let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
+        check_rights(rights, user, &self.path, expected)
     }
 
     /// Whether its path still names this file. Where that cannot be told it does.
@@ -141,13 +137,6 @@ fn regular(found: FileType) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, message))
 }
 
-/// Who may write to a file.
-struct Rights {
-    owner: u32,
-    group: u32,
-    mode: u32,
-}
-
 /// Whose file is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Owner {
@@ -156,33 +145,36 @@ pub(crate) enum Owner {
     Trusted(&'static str),
 }
 
-impl Rights {
-    fn check_for(self, user: u32, path: &Path, expected: Owner) -> Result<(), Failure> {
-        let Self { owner, group, mode } = self;
-        let shown = path.display();
-        if let Owner::Trusted(hint) = expected
-            && owner != 0
-            && owner != user
-        {
-            return Err(Failure::usage(format!(
-                "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
+/// Refuses a file of this owner and group with this mode, if others than its user may write to it.
+fn check_rights(
+    (owner, group, mode): (u32, u32, u32),
+    user: u32,
+    path: &Path,
+    expected: Owner,
+) -> Result<(), Failure> {
+    let shown = path.display();
+    if let Owner::Trusted(hint) = expected
+        && owner != 0
+        && owner != user
+    {
+        return Err(Failure::usage(format!(
+            "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
                  runs this"
-            ))
-            .hint(hint));
-        }
-        // Many systems give each user a group of its own, with the same number, that may write.
-        let forbidden = match expected {
-            Owner::Trusted(_) if group != owner => BY_OTHERS | BY_GROUP,
-            _ => BY_OTHERS,
-        };
-        if mode & forbidden == 0 {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "cannot use {shown}: others than its owner can write to it (mode {mode:04o})"
         ))
-        .hint(format!("chmod go-w {}", quoted(path))))
+        .hint(hint));
     }
+    // Many systems give each user a group of its own, with the same number, that may write.
+    let forbidden = match expected {
+        Owner::Trusted(_) if group != owner => BY_OTHERS | BY_GROUP,
+        _ => BY_OTHERS,
+    };
+    if mode & forbidden == 0 {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "cannot use {shown}: others than its owner can write to it (mode {mode:04o})"
+    ))
+    .hint(format!("chmod go-w {}", quoted(path))))
 }
 
 /// For a shell.
@@ -236,12 +228,10 @@ impl<'a> Draft<'a> {
     pub(crate) fn put(self) -> io::Result<UserFile> {
         match rename_unless_there(&self.at, self.path) {
             // Some file systems cannot tell.
-            Err(rustix::io::Errno::INVAL) => self.replace(),
-            renamed => {
-                renamed?;
-                UserFile::judge(self.file.try_clone()?, self.path)
-            }
+            Err(rustix::io::Errno::INVAL) => return self.replace(),
+            renamed => renamed?,
         }
+        UserFile::judge(self.file.try_clone()?, self.path)
     }
 }
 
@@ -269,8 +259,7 @@ mod tests {
 
     /// User 7 runs it.
     fn is_trusted(expected: Owner, owner: u32, group: u32, mode: u32) -> bool {
-        let rights = Rights { owner, group, mode };
-        rights.check_for(7, Path::new("/x"), expected).is_ok()
+        check_rights((owner, group, mode), 7, Path::new("/x"), expected).is_ok()
     }
 
     #[test]

@@ -40,15 +40,11 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         let is_asked = |now: &KeyView| token.is_some() || same_holders(now, &seen);
         break_if(&client, key, token, is_asked).await?
     };
-    let Some(broken) = broken else {
-        if args.yes || token.is_some() {
-            return nobody(args, printer);
-        }
-        printer.done(&done(key, 0), &said)?;
-        return Ok(exit::OK);
-    };
-    let token = broken.token.some().map(Token::get);
-    let done = done(key, broken.holders).with_known("token", token);
+    if broken.is_none() && (args.yes || token.is_some()) {
+        return nobody(args, printer);
+    }
+    let (holders, token) = broken.map_or((0, None), |it| (it.holders, it.token.some()));
+    let done = done(key, holders).with_known("token", token.map(Token::get));
     printer.done(&done, &said)?;
     Ok(exit::OK)
 }

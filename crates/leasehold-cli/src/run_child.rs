@@ -149,14 +149,11 @@ impl<'a> RunChild<'a> {
         if let Some(released) = released {
             printer.event(Event::released(&request.keys, released == Released::Held));
         }
-        let ended = ended?;
-        let was_late = released == Some(Released::AlreadyGone);
+        let Ended { status, lost, .. } = ended?;
+        let lost = lost || released == Some(Released::AlreadyGone);
         Ok(Done {
-            status: match was_late {
-                true => ended.status.lost(),
-                false => ended.status,
-            },
-            lost: ended.lost || was_late,
+            status: if lost { status.lost() } else { status },
+            lost,
             settled: released.is_some(),
             ends,
         })

@@ -58,14 +58,13 @@ async fn until_free(
     let seen = look().await?;
     retries.usable();
     let freed = client.wait_until_free(key);
-    let mut waiting = pin!(async {
-        match retries.left() {
-            Wait::For(left) => timeout(left, freed).await,
-            Wait::Forever => Ok(freed.await),
-            // A key that is free when the time is over is free.
-            Wait::No => timeout(Duration::ZERO, freed).await,
-        }
-    });
+    let left = match retries.left() {
+        Wait::For(left) => left,
+        Wait::Forever => Duration::MAX,
+        // A key that is free when the time is over is free.
+        Wait::No => Duration::ZERO,
+    };
+    let mut waiting = pin!(timeout(left, freed));
     let pause = match printer.is_live() {
         true => Duration::ZERO,
         false => SHORT_WAIT,

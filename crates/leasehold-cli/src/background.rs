@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -16,21 +17,15 @@ use crate::child::End;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 
-/// Which of the two processes this is.
-pub(crate) enum Forked {
-    Front(Status),
-    Background(Front),
-}
-
 /// Goes on in two processes. In the one in front that comes back with how it ends.
 #[allow(unsafe_code, reason = "no safe interface forks")]
-pub(crate) fn fork() -> Result<Forked, Failure> {
+pub(crate) fn fork() -> Result<ControlFlow<Status, Front>, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| cannot(&error))?;
     // Where it is ignored, nothing would tell how the one in the background has ended.
     let _ = signal_hook::flag::register(libc::SIGCHLD, Arc::default());
     // SAFETY: this process has one thread so far, so the copy is as good as the original.
     match unsafe { libc::fork() } {
-        0 => Ok(Forked::Background(Front {
+        0 => Ok(ControlFlow::Continue(Front {
             stream: theirs,
             left: Cell::new(false),
         })),
@@ -38,7 +33,7 @@ pub(crate) fn fork() -> Result<Forked, Failure> {
             let child = Pid::from_raw(forked.max(0));
             let child = child.ok_or_else(|| cannot(&io::Error::last_os_error()))?;
             drop(theirs);
-            Ok(Forked::Front(wait(ours, child)))
+            Ok(ControlFlow::Break(wait(ours, child)))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::future::pending;
 use std::io::{ErrorKind, Read};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::process::Pid;
 use tokio::sync::oneshot;
 
-use crate::background::{self, Forked, Front};
+use crate::background::{self, Front};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::parent::Parent;
@@ -149,8 +150,8 @@ impl LifetimeArgs {
             self.parent = Some(Rc::new(parent(asked, true)?));
         }
         Ok(match background::fork()? {
-            Forked::Front(status) => Some(status),
-            Forked::Background(front) => {
+            ControlFlow::Break(status) => Some(status),
+            ControlFlow::Continue(front) => {
                 self.front = Some(Rc::new(front));
                 None
             }

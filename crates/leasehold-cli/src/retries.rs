@@ -212,12 +212,11 @@ impl<'a> Retries<'a> {
             .retry_after
             .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
         tokio::select! {
-            signal = signals.next() => return Ok(Some(signal)),
-            () = sleep(pause.min(left)) => {}
-        }
-        match pause < left {
-            true => Ok(None),
-            false => Err(self.gave_up(failure)),
+            signal = signals.next() => Ok(Some(signal)),
+            () = sleep(pause.min(left)) => match pause < left {
+                true => Ok(None),
+                false => Err(self.gave_up(failure)),
+            },
         }
     }
 

@@ -36,10 +36,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
                 told = leaders.next() => told.map_err(Failure::from),
             };
             let is_read = match told {
-                Ok(leader) => {
-                    let telling = tell(args, leader.as_ref(), printer);
-                    signals.while_writing(telling).await?
-                }
+                Ok(leader) => tell(args, leader.as_ref(), signals, printer).await?,
                 Err(failure) if !failure.passing => return Err(failure),
                 Err(failure) => {
                     // It goes on by itself when the store answers again.
@@ -60,6 +57,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
 async fn tell(
     args: &ElectArgs,
     leader: Option<&Leader>,
+    signals: &mut Signals,
     printer: &Printer,
 ) -> Result<bool, Failure> {
     let term = leader.and_then(|leader| leader.term.some()).map(Token::get);
@@ -89,5 +87,5 @@ async fn tell(
         }
     };
     let tell = move |printer: &Printer| printer.show(&seen, || text.clone());
-    printer.beside(tell).await
+    signals.while_writing(printer.beside(tell)).await
 }

@@ -127,8 +127,7 @@ impl Event {
 
     /// The waiting begins.
     pub(crate) fn waiting(key: &str, position: u64, holders: &[ClaimView]) -> Self {
-        let held = held_by(holders).map(|held| format!(", {held}"));
-        let held = held.unwrap_or_default();
+        let held = held_by(holders).map_or_else(String::new, |held| format!(", {held}"));
         let sentence = format!("waiting for {key} (position {position}){held}");
         Self::of_key("waiting", key, sentence)
             .with("position", position)
@@ -137,8 +136,7 @@ impl Event {
 
     /// Waits until nobody holds the key, and does not claim it.
     pub(crate) fn waiting_until_free(key: &str, holders: &[ClaimView]) -> Self {
-        let held = held_by(holders).map(|held| format!(": {held}"));
-        let held = held.unwrap_or_default();
+        let held = held_by(holders).map_or_else(String::new, |held| format!(": {held}"));
         let sentence = format!("waiting until {key} is free{held}");
         Self::of_key("waiting_until_free", key, sentence).with("holders", holders)
     }

@@ -96,8 +96,7 @@ pub(crate) struct LockArgs {
     /// Take K of the N permits [default: 1]
     #[arg(
         long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..),
-        requires = "limit",
-        hide_short_help = true
+        requires = "limit", hide_short_help = true
     )]
     pub(crate) take: Option<u32>,
     /// Get the lock at once if an outer `leasehold run --reentrant` holds it
@@ -138,8 +137,7 @@ pub(crate) struct WaitArgs {
     /// status is that of a lock that was not obtained in time. Without this option a nested run
     /// prints a warning after one second of a deadlock, and keeps waiting.
     #[arg(
-        long, value_name = "DURATION", value_parser = duration::parse,
-        conflicts_with = "no_wait",
+        long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "no_wait",
         hide_short_help = true
     )]
     pub(crate) deadlock_timeout: Option<Duration>,
@@ -198,13 +196,7 @@ pub(crate) struct LeaseOptions {
 #[command(next_help_heading = "Loss")]
 pub(crate) struct GuardArgs {
     /// What happens to the command when the lock is lost
-    #[arg(
-        long,
-        value_name = "WHAT",
-        value_enum,
-        default_value = "term",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Term, hide_short_help = true)]
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
     grace: GraceOption,

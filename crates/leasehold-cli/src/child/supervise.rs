@@ -292,13 +292,14 @@ impl<'a> Supervision<'a> {
     fn act(&mut self, action: Action, key: &str) {
         let (signal, measure, reason, left) = match action {
             Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
-            Action::Kill(reason) => (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO),
             // It is being killed already, and was kept until it is gone; its lease was not.
             Action::Warn(_) if self.policy.kills() && self.said_lost => return,
-            Action::Warn(reason) if self.policy.kills() => {
+            Action::Warn(reason) if !self.policy.kills() => {
+                (None, Measure::Ignore, reason, Duration::ZERO)
+            }
+            Action::Kill(reason) | Action::Warn(reason) => {
                 (Some(Signal::KILL), Measure::Kill, reason, Duration::ZERO)
             }
-            Action::Warn(reason) => (None, Measure::Ignore, reason, Duration::ZERO),
         };
         let refused = signal.map_or(Vec::new(), |signal| self.child.signal_all(signal).refused);
         if signal == Some(Signal::TERM) {

@@ -123,10 +123,7 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
 
 /// Starts the command: what it arranges for itself before its program begins is done in a copy of
 /// this process, which has one thread.
-#[allow(
-    unsafe_code,
-    reason = "only here a command can have what it is to have"
-)]
+#[allow(unsafe_code, reason = "a closure has the library fork")]
 fn start(
     program: OsString,
     arguments: Vec<OsString>,
@@ -209,9 +206,8 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
                 Report::Alone.write(reports);
                 stage = Stage::Alone;
             }
-            Stage::Left | Stage::Alone => {}
             Stage::Runs | Stage::Ended if cfg!(target_os = "linux") => reap_all_but(Some(child)),
-            Stage::Runs | Stage::Ended => {}
+            _ => {}
         }
         let is_polled = stage == Stage::Left && cfg!(not(target_os = "linux"));
         let mut both = [

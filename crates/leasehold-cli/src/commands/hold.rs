@@ -4,6 +4,7 @@ use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Released};
 use tokio::time::{sleep, timeout};
 
@@ -95,7 +96,7 @@ async fn keep(
         told = told => told?,
         status = lost(&held, saved.as_ref(), printer) => status,
         _ = session.signals.next() => exit::OK,
-        () = removed(saved.as_ref()) => exit::OK,
+        Some(()) = OptionFuture::from(saved.as_ref().map(removed)) => exit::OK,
     };
     Status::from(status).at_the_latest();
     if status == exit::OK {
@@ -179,10 +180,7 @@ async fn is_released(saved: Option<&UserFile>, longest: Duration) -> bool {
 }
 
 /// Completes when another has removed the file, as `leasehold release` does.
-async fn removed(saved: Option<&UserFile>) {
-    let Some(saved) = saved else {
-        return pending().await;
-    };
+async fn removed(saved: &UserFile) {
     while saved.is_there() {
         sleep(LOOK_AT_FILE).await;
     }

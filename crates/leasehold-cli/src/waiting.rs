@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
 use crate::duration::spoken;
-use crate::output::{cut, escape};
+use crate::output::{cut, escape, takes_more};
 use crate::view::ClaimView;
 
 /// A shorter wait is not said where there is no live line.
@@ -88,7 +88,9 @@ impl Live {
         let width = size.map_or(0, |size| usize::from(size.ws_col));
         let width = if width == 0 { USUAL_WIDTH } else { width };
         let line = self.line.fitted(width, self.seen.elapsed());
-        self.bar.set_message(line);
+        if takes_more() {
+            self.bar.set_message(line);
+        }
     }
 }
 

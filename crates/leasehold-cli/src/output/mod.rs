@@ -11,11 +11,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{slice, thread};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use jiff::Timestamp;
 pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -65,6 +66,14 @@ struct Inner {
     live: Mutex<Option<ProgressBar>>,
     /// Hears what becomes of the lock, and when.
     milestones: OnceLock<Sender<(Milestone, Instant)>>,
+}
+
+/// Whether standard error takes more now. A terminal that was stopped (Ctrl-S) would hold up all that
+/// is done beside the line that is shown there.
+pub(crate) fn takes_more() -> bool {
+    let (stderr, at_once) = (io::stderr(), Timespec::default());
+    let mut seen = [PollFd::new(&stderr, PollFlags::OUT)];
+    poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 /// Whether anybody still reads what was written.
@@ -260,6 +269,9 @@ impl Printer {
     pub(crate) fn show_live(&self, bar: Option<ProgressBar>) {
         let mut live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = live.take() {
+            if !takes_more() {
+                last.set_draw_target(ProgressDrawTarget::hidden());
+            }
             last.finish_and_clear();
         }
         *live = bar;
@@ -285,8 +297,8 @@ impl Printer {
         };
         let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         match &*live {
-            Some(bar) => bar.suspend(write),
-            None => write(),
+            Some(bar) if takes_more() => bar.suspend(write),
+            _ => write(),
         }
     }
 }

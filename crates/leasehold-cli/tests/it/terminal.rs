@@ -113,6 +113,19 @@ fn a_command_that_cannot_be_started_leaves_the_terminal() {
     terminal.enters("hello\n", "read:hello");
 }
 
+/// Ctrl-S stops what is shown, and neither the waiting nor the command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_that_is_stopped_holds_up_nobody() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let mut terminal = at_terminal(&store, "run k -- touch ran");
+    terminal.wait_for("waiting for k");
+    terminal.types("\x13");
+    holder.ends_by(Signal::TERM).await.has_code(Some(0));
+    assert!(eventually(async || store.path("ran").exists()).await);
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
 #[test]
 fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
     let store = Store::memory();

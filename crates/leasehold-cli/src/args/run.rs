@@ -22,10 +22,7 @@ use crate::lifetime::LifetimeArgs;
 /// leasehold may signal them. On other systems it is the command's process group.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  leasehold run -w 5m orders/42 -- ./import.sh --all\n  \
-                  leasehold run --limit 3 mailers -- ./send.sh\n  \
-                  leasehold run -S redis://host/ --every 30m hourly-report -- ./report.sh\n\n\
-                  More options, exit statuses, environment: leasehold run --help",
+    after_help = include_str!("run_short_help.txt").trim_ascii_end(),
     after_long_help = long_help(RUN_EXAMPLES)
 )]
 #[command(mut_arg("json", |json| json.help("Print events as lines of JSON on standard error")))]
@@ -97,7 +94,7 @@ impl RunArgs {
 /// --while-parent: then the lock is released when the script ends, also when it is killed. See the
 /// examples.
 #[derive(Debug, Args)]
-#[command(after_help = HOLD_EXAMPLES)]
+#[command(after_help = include_str!("hold_examples.txt").trim_ascii_end())]
 #[command(mut_arg("json", |json| json.help(
     "Print an object with the token, and events as lines of JSON on standard error"
 )))]
@@ -131,8 +128,6 @@ pub(crate) struct HoldArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
-
-const HOLD_EXAMPLES: &str = include_str!("hold_examples.txt").trim_ascii_end();
 
 /// Wait until nobody holds a lock, without taking it
 ///

@@ -22,7 +22,7 @@ pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
             settings.layer.insert(row.key, Setting::new(value, from));
         }
     }
-    if one::<bool>(typed, NO_WAIT) == Some(true) {
+    if one::<bool>(typed, "no_wait") == Some(true) {
         let wait = Setting::new(Value::Wait(Wait::No), Origin::option("--no-wait"));
         settings.layer.insert(Key::Wait, wait);
     }
@@ -33,8 +33,6 @@ pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
 fn one<T: Clone + Send + Sync + 'static>(typed: &ArgMatches, id: &str) -> Option<T> {
     typed.try_get_one(id).ok().flatten().cloned()
 }
-
-const NO_WAIT: &str = "no_wait";
 
 /// The store, and what it is opened with.
 #[derive(Debug, Args)]

@@ -25,11 +25,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         (Some(broken).filter(|broken| broken.holders > 0), said)
     } else {
         let seen = KeyView::from(&client.inspect(key).await?);
-        let named = |token| {
-            seen.holders
-                .iter()
-                .any(|holder| holder.token == Some(token))
-        };
+        let named = |token| seen.holders.iter().any(|it| it.token == Some(token));
         let Some(question) = question(&seen).filter(|_| args.token.is_none_or(named)) else {
             return nobody(args, printer);
         };

@@ -70,10 +70,7 @@ pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "the other systems' face of a fallible call"
-)]
+#[allow(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
 pub(crate) fn die_with(_parent: Pid) -> io::Result<()> {
     Ok(())
 }

@@ -70,7 +70,10 @@ pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[allow(clippy::unnecessary_wraps, reason = "it can fail on Linux")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "the other systems' face of a fallible call"
+)]
 pub(crate) fn die_with(_parent: Pid) -> io::Result<()> {
     Ok(())
 }
@@ -114,7 +117,10 @@ pub(crate) enum Blocked {
 }
 
 /// Blocks these signals for this thread. What it starts inherits that.
-#[allow(unsafe_code, reason = "a thread's mask needs the C library")]
+#[allow(
+    unsafe_code,
+    reason = "the signal mask of a thread needs the C library"
+)]
 pub(crate) fn block(blocked: Blocked) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset` or
@@ -213,7 +219,10 @@ pub(crate) fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Closes all descriptors from that on: those that this process was started with.
-#[allow(unsafe_code, reason = "others' descriptors are numbers")]
+#[allow(
+    unsafe_code,
+    reason = "descriptors of others are known by their numbers"
+)]
 pub(crate) fn close_from(first: RawFd) {
     #[cfg(target_os = "linux")]
     {
@@ -233,7 +242,10 @@ pub(crate) fn close_from(first: RawFd) {
 }
 
 /// Completes when the descriptor is readable; nothing where that cannot be waited for.
-#[allow(unsafe_code, reason = "the runtime offers no other way")]
+#[allow(
+    unsafe_code,
+    reason = "the runtime offers no other way to wait for a descriptor"
+)]
 #[cfg(target_os = "linux")]
 pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
     use std::os::fd::AsFd;

@@ -66,7 +66,10 @@ pub(crate) struct Shim {
 impl Shim {
     /// Begins a shim for this program, and does not wait for it: it gets ready while the lock is asked
     /// for. `with_children`: whether what the program leaves is ended with leasehold as the program is.
-    #[allow(clippy::zombie_processes, reason = "the next one waits for it")]
+    #[allow(
+        clippy::zombie_processes,
+        reason = "the next one, or the system, waits for it"
+    )]
     #[allow(unsafe_code, reason = "a closure has the library fork")]
     pub(crate) fn begin(
         program: &OsString,

@@ -268,7 +268,10 @@ fn is_alone_after(child: Pid) -> bool {
 
 /// Kills all that is below this process and lets itself be killed, the newest and the hidden too:
 /// round by round, until a round has found nobody.
-#[allow(clippy::disallowed_methods, reason = "no event tells of their end")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a process of one thread; no event tells that a grandchild has ended"
+)]
 fn kill_everything(child: Pid, stage: Stage) {
     let mut reaped = cfg!(target_os = "linux") && stage == Stage::Left;
     let mut pause = Duration::from_millis(1);

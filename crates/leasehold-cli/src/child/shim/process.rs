@@ -123,7 +123,10 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
 
 /// Starts the command: what it arranges for itself before its program begins is done in a copy of
 /// this process, which has one thread.
-#[allow(unsafe_code, reason = "a closure has the library fork")]
+#[allow(
+    unsafe_code,
+    reason = "only here a command can have what it is to have"
+)]
 fn start(
     program: OsString,
     arguments: Vec<OsString>,

@@ -60,7 +60,8 @@ pub(crate) struct RunArgs {
     /// root in /var/lib/leasehold. While the previous process, or a process that its command has
     /// started, still runs, the restart waits in the queue.
     #[arg(
-        long, help_heading = "Jobs", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(),
+        long, help_heading = "Jobs", value_name = "NAME",
+        value_parser = NonEmptyStringValueParser::new(),
         conflicts_with_all = ["shared", "limit", "reentrant", "keys"], hide_short_help = true
     )]
     pub(crate) recover_as: Option<String>,

@@ -196,7 +196,10 @@ pub(crate) struct LeaseOptions {
 #[command(next_help_heading = "Loss")]
 pub(crate) struct GuardArgs {
     /// What happens to the command when the lock is lost
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Term, hide_short_help = true)]
+    #[arg(
+        long, value_name = "WHAT", value_enum, default_value_t = OnLost::Term,
+        hide_short_help = true
+    )]
     pub(crate) on_lost: OnLost,
     #[command(flatten)]
     grace: GraceOption,

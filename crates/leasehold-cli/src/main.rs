@@ -112,8 +112,9 @@ async fn dispatch(mut command: Command) -> Status {
     let ended = done.unwrap_or_else(|failure| printer.failure(&failure).into());
     // These say how it ended, whatever happened.
     let says_the_end = match &command {
+        Command::Run(_) | Command::Wait(_) => true,
         Command::Elect(args) => !args.observe,
-        command => matches!(command, Command::Run(_) | Command::Wait(_)),
+        _ => false,
     };
     if says_the_end {
         printer.event(Event::exit(ended.code, ended.signal));

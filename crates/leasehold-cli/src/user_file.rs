@@ -159,7 +159,7 @@ fn check_rights(
     {
         return Err(Failure::usage(format!(
             "cannot use {shown}: user {owner} owns it, and neither root nor user {user}, who \
-                 runs this"
+             runs this"
         ))
         .hint(hint));
     }

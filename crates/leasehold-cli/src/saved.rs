@@ -108,7 +108,7 @@ impl SaveTarget {
         };
         // Some file systems have no such locks.
         let is_locked = old.try_lock().unwrap_or(true);
-        match is_locked && old.is_there() {
+        match is_locked && old.is_there()? {
             true => new.replace(),
             false => Err(io::Error::other("another process has just written it")),
         }
@@ -142,11 +142,11 @@ mod tests {
             SaveTarget::at(&path).unwrap(),
         );
         let second = one.write(&lease).unwrap();
-        assert!(!first.is_there() && second.is_there());
+        assert!(!first.is_there().unwrap() && second.is_there().unwrap());
         let late = other.write(&lease).unwrap_err();
         assert_eq!(late.status, exit::OUTPUT, "only one replaces the first");
         first.remove().unwrap();
-        assert!(second.is_there());
+        assert!(second.is_there().unwrap());
         second.remove().unwrap();
         assert_eq!(SavedLease::read(&path).unwrap_err().status, exit::USAGE);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);

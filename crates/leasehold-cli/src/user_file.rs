@@ -17,6 +17,8 @@ use crate::failure::Failure;
 
 /// More than any of these files has.
 const LONGEST: u64 = 1024 * 1024;
+/// What is said of a path that names nothing.
+const GONE: [ErrorKind; 2] = [ErrorKind::NotFound, ErrorKind::NotADirectory];
 const BY_GROUP: u32 = 0o020;
 const BY_OTHERS: u32 = 0o002;
 
@@ -97,18 +99,19 @@ impl UserFile {
         check_rights(rights, user, &self.path, expected)
     }
 
-    /// Whether its path still names this file. Where that cannot be told it does.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether its path still names this file; an error where that cannot be told now.
+    pub(crate) fn is_there(&self) -> io::Result<bool> {
         let ours = (self.metadata.dev(), self.metadata.ino());
-        match self.path.symlink_metadata() {
-            Ok(now) => (now.dev(), now.ino()) == ours,
-            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        let now = self.path.symlink_metadata();
+        match now.map(|now| (now.dev(), now.ino()) == ours) {
+            Err(error) if GONE.contains(&error.kind()) => Ok(false),
+            is_there => is_there,
         }
     }
 
     /// Removes it, unless its path names another file by now.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        match self.is_there() {
+        match self.is_there()? {
             true => fs::remove_file(&self.path),
             false => Ok(()),
         }
@@ -304,9 +307,10 @@ mod tests {
         leads(&real);
         let file = UserFile::open(&way.join("f"), Links::Refuse).unwrap();
         fs::remove_file(&way).unwrap();
-        assert!(!file.is_there());
+        assert!(!file.is_there().unwrap());
         leads(&way);
-        assert!(file.is_there());
+        file.is_there().unwrap_err();
+        file.remove().unwrap_err();
     }
 
     #[test]
@@ -315,7 +319,7 @@ mod tests {
         let path = directory.path().join("f");
         let first = Draft::new(&path, 0o600, b"first").unwrap();
         let first = first.put().unwrap();
-        assert!(first.is_there() && first.metadata.mode() & 0o777 == 0o600);
+        assert!(first.is_there().unwrap() && first.metadata.mode() & 0o777 == 0o600);
         let taken = Draft::new(&path, 0o600, b"").unwrap().put().unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
         let second = Draft::new(&path, 0o600, b"").unwrap();

@@ -176,12 +176,13 @@ async fn is_released(saved: Option<&UserFile>, longest: Duration) -> bool {
     };
     // One that is stopped keeps no script from learning that its lock is lost.
     let _ = timeout(longest, ended).await;
-    !saved.is_there()
+    matches!(saved.is_there(), Ok(false))
 }
 
 /// Completes when another has removed the file, as `leasehold release` does.
 async fn removed(saved: &UserFile) {
-    while saved.is_there() {
+    // One that cannot be looked at just now was not removed.
+    while saved.is_there().unwrap_or(true) {
         sleep(LOOK_AT_FILE).await;
     }
 }

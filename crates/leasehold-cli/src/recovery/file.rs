@@ -79,7 +79,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
             return Ok(None);
         }
         // It may have been replaced before it was locked.
-        if file.is_there() {
+        if file.is_there()? {
             return Ok(Some(file));
         }
     }

@@ -1,6 +1,5 @@
 //! `leasehold hold`: a lock without a command.
 
-use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
@@ -68,6 +67,7 @@ async fn keep(
     held: MultiLease<Any>,
 ) -> Result<u8, Failure> {
     let (client, printer) = (&session.client, session.printer);
+    let signals = &mut session.signals;
     let tokens = tokens(&held);
     let tell = told(client.store_url(), &tokens);
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
@@ -81,21 +81,22 @@ async fn keep(
             Some(save(parts?, file, client, &args.common.store.settings).await?)
         }
     };
-    let told = async {
-        printer.beside(tell).await?;
-        // The token was written: only the status says that nobody holds the lock.
-        let left = args.lifetime.front.as_ref().map(|front| front.leave());
-        match left.transpose().map_err(|error| cannot(&error))? {
-            // Nobody knows of the lock.
-            Some(false) => Ok::<_, Failure>(exit::OK),
-            _ => pending().await,
+    let ended = async {
+        // Also a signal that has come by now does not keep the token from who reads it.
+        if signals.while_writing(printer.beside(tell)).await? {
+            // The token was written: only the status says that nobody holds the lock.
+            let left = args.lifetime.front.as_ref().map(|front| front.leave());
+            if left.transpose().map_err(|error| cannot(&error))? != Some(false) {
+                signals.next().await;
+            }
+            // Else nobody knows of the lock.
         }
+        Ok::<_, Failure>(exit::OK)
     };
     let mut status = tokio::select! {
         biased;
-        told = told => told?,
         status = lost(&held, saved.as_ref(), printer) => status,
-        _ = session.signals.next() => exit::OK,
+        ended = ended => ended?,
         Some(()) = OptionFuture::from(saved.as_ref().map(removed)) => exit::OK,
     };
     Status::from(status).at_the_latest();
@@ -187,7 +188,7 @@ async fn removed(saved: &UserFile) {
     }
 }
 
-/// What tells of the lock.
+/// What tells of the lock. It goes on where nobody reads that.
 fn told(store: &str, tokens: &Tokens) -> impl Fn(&Printer) -> Result<bool, Failure> + use<> {
     let shown = Fields::default()
         .with("key", tokens.first().map_or("", |(key, _)| key))
@@ -202,5 +203,5 @@ fn told(store: &str, tokens: &Tokens) -> impl Fn(&Printer) -> Result<bool, Failu
         }
     };
     let text: String = tokens.iter().map(line).collect();
-    move |printer| printer.show(&shown, || text.clone())
+    move |printer| printer.show(&shown, || text.clone()).map(|_| true)
 }

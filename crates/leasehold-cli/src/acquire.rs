@@ -213,7 +213,11 @@ impl<'a> AcquireUi<'a, '_> {
                 },
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
                 Ok(Outcome::TimedOut) => {
-                    let failure = match self.look(FINAL_LOOKUP_TIMEOUT).await {
+                    let seen = tokio::select! {
+                        signal = signals.next() => return Ok(Outcome::Signalled(signal)),
+                        seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
+                    };
+                    let failure = match seen {
                         Ok(seen) => seen.closed,
                         Err(failure) => Some(failure).filter(|failure| failure.passing),
                     };

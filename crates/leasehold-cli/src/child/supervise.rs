@@ -269,10 +269,14 @@ impl<'a> Supervision<'a> {
                 return;
             }
             tokio::select! {
-                signal = self.signals.next() => {
-                    self.asked = Some(signal);
-                    return;
-                }
+                signal = self.signals.next_of_all() => match signal {
+                    // All of it is to go, and nothing of it is stopped.
+                    Signal::TSTP | Signal::CONT => {}
+                    _ => {
+                        self.asked = Some(signal);
+                        return;
+                    }
+                },
                 () = sleep(pause) => {}
             }
             pause = (pause * 2).min(Duration::from_secs(1));

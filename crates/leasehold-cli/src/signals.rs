@@ -110,8 +110,8 @@ impl Signals {
             biased;
             is_read = &mut writing => is_read,
             _ = self.next() => {
-                let _ = timeout(LAST_WRITE, writing).await;
-                Ok(false)
+                let last = timeout(LAST_WRITE, writing).await;
+                last.unwrap_or(Ok(false)).map(|_| false)
             }
         }
     }

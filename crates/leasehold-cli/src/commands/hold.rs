@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use futures_util::future::OptionFuture;
+use futures_util::future::{OptionFuture, TryFutureExt};
 use leasehold::{Any, Client, Lease, Loss, MultiLease, Released};
 use tokio::time::{sleep, timeout};
 
@@ -69,9 +69,9 @@ async fn keep(
     let (client, printer) = (&session.client, session.printer);
     let signals = &mut session.signals;
     let tokens = tokens(&held);
-    let tell = told(client.store_url(), &tokens);
+    let told = told(client.store_url(), &tokens, printer)?;
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        leave_to_others(client, held, args, file, || tell(printer)).await?;
+        leave_to_others(client, held, args, file, || printer.data(&told)).await?;
         return Ok(exit::OK);
     }
     let saved = match args.save.as_deref() {
@@ -82,8 +82,10 @@ async fn keep(
         }
     };
     let ended = async {
-        // Also a signal that has come by now does not keep the token from who reads it.
-        if signals.while_writing(printer.beside(tell)).await? {
+        // A signal that comes with the lock keeps the token from nobody. Who has closed the pipe knows
+        // enough, and the lock is held.
+        let telling = printer.beside(&told).map_ok(|_| true);
+        if signals.while_writing(telling).await? {
             // The token was written: only the status says that nobody holds the lock.
             let left = args.lifetime.front.as_ref().map(|front| front.leave());
             if left.transpose().map_err(|error| cannot(&error))? != Some(false) {
@@ -188,8 +190,8 @@ async fn removed(saved: &UserFile) {
     }
 }
 
-/// What tells of the lock. It goes on where nobody reads that.
-fn told(store: &str, tokens: &Tokens) -> impl Fn(&Printer) -> Result<bool, Failure> + use<> {
+/// What is printed of the lock.
+fn told(store: &str, tokens: &Tokens, printer: &Printer) -> Result<String, Failure> {
     let shown = Fields::default()
         .with("key", tokens.first().map_or("", |(key, _)| key))
         .with_tokens(tokens)
@@ -202,6 +204,5 @@ fn told(store: &str, tokens: &Tokens) -> impl Fn(&Printer) -> Result<bool, Failu
             _ => format!("{token} {key}\n"),
         }
     };
-    let text: String = tokens.iter().map(line).collect();
-    move |printer| printer.show(&shown, || text.clone()).map(|_| true)
+    printer.shown(&[shown], || tokens.iter().map(line).collect())
 }

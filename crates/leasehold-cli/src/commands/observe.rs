@@ -36,7 +36,10 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
                 told = leaders.next() => told.map_err(Failure::from),
             };
             let is_read = match told {
-                Ok(leader) => tell(args, leader.as_ref(), signals, printer).await?,
+                Ok(leader) => {
+                    let text = text(args, leader.as_ref(), printer)?;
+                    signals.while_writing(printer.beside(&text)).await?
+                }
                 Err(failure) if !failure.passing => return Err(failure),
                 Err(failure) => {
                     // It goes on by itself when the store answers again.
@@ -54,12 +57,7 @@ pub(crate) async fn observe(args: &ElectArgs, printer: &Printer) -> Result<u8, F
     watched.map(|()| exit::OK)
 }
 
-async fn tell(
-    args: &ElectArgs,
-    leader: Option<&Leader>,
-    signals: &mut Signals,
-    printer: &Printer,
-) -> Result<bool, Failure> {
+fn text(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<String, Failure> {
     let term = leader.and_then(|leader| leader.term.some()).map(Token::get);
     let note = leader.and_then(|leader| leader.note.as_deref());
     let owner = leader.and_then(|leader| OwnerView::of(&leader.owner));
@@ -71,21 +69,19 @@ async fn tell(
         .with("note", note)
         .with("owner", &owner)
         .with("since", since);
-    let text = match leader {
-        None => "nobody leads\n".to_owned(),
-        Some(_) => {
-            let owner = owner.as_ref().map(ToString::to_string);
-            let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
-            let since = since.map(|since| format!(" since {}", to_the_second(since)));
-            let parts = [
-                term.map(|term| format!("term {term}")),
-                note.map(str::to_owned),
-                Some(owner + &since.unwrap_or_default()),
-            ];
-            let parts: Vec<_> = parts.into_iter().flatten().collect();
-            format!("{}\n", escape(&parts.join(", ")))
+    printer.shown(&[seen], || {
+        if leader.is_none() {
+            return "nobody leads\n".to_owned();
         }
-    };
-    let tell = move |printer: &Printer| printer.show(&seen, || text.clone());
-    signals.while_writing(printer.beside(tell)).await
+        let owner = owner.as_ref().map(ToString::to_string);
+        let owner = owner.unwrap_or_else(|| "somebody leads".to_owned());
+        let since = since.map(|since| format!(" since {}", to_the_second(since)));
+        let parts = [
+            term.map(|term| format!("term {term}")),
+            note.map(str::to_owned),
+            Some(owner + &since.unwrap_or_default()),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        format!("{}\n", escape(&parts.join(", ")))
+    })
 }

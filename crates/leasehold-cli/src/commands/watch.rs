@@ -85,45 +85,38 @@ pub(super) async fn watch(
         let listed = table.locks().filter(|lock| args.lists(&lock.view));
         let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
         let locks: Locks = locks.collect();
-        let printing = print(&table, &locks, before.as_ref(), args, printer);
-        if !signals.while_writing(printing).await? {
+        let text = text(&table, &locks, before.as_ref(), args, printer)?;
+        if !signals.while_writing(printer.beside(&text)).await? {
             return Ok(exit::OK);
         }
         before = Some(locks);
     }
 }
 
-/// Prints what there is to print. Answers whether anybody still reads.
-async fn print(
+/// What there is to print, if anything.
+fn text(
     table: &LockTable,
     locks: &Locks,
     before: Option<&Locks>,
     args: &LsArgs,
     printer: &Printer,
-) -> Result<bool, Failure> {
-    let changed = || changed(table, locks, before);
-    if args.common.output.json {
-        let changed = changed();
-        let print = move |printer: &Printer| printer.json_lines(&changed);
-        return printer.beside(print).await;
-    }
-    let height = height();
-    if height.is_none() && before.is_some() && changed().is_empty() {
-        return Ok(true);
-    }
-    let views: Vec<_> = locks.values().cloned().collect();
-    let text = match &*views {
+) -> Result<String, Failure> {
+    let listed = || match &*locks.values().cloned().collect::<Vec<_>>() {
         [] => "no locks\n".to_owned(),
         views => tables::of_locks(views, width()).text(views.iter(), true),
     };
-    if let Some(height) = height {
-        let screen = screen(&text, height);
-        return printer.beside(move |printer| printer.data(&screen)).await;
+    if let Some(height) = height().filter(|_| !args.common.output.json) {
+        return Ok(screen(&listed(), height));
     }
-    let time = to_the_second(Timestamp::now());
-    let end = before.map_or("", |_| "\n");
-    let text = format!("{end}{time}\n{text}");
-    printer.beside(move |printer| printer.text(&text)).await
+    let changed = changed(table, locks, before);
+    if before.is_some() && changed.is_empty() {
+        return Ok(String::new());
+    }
+    printer.shown(&changed, || {
+        let time = to_the_second(Timestamp::now());
+        let end = before.map_or("", |_| "\n");
+        format!("{end}{time}\n{}", listed())
+    })
 }
 
 /// The locks that are others than before, and those that are not listed any more; what nobody uses

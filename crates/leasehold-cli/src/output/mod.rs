@@ -115,11 +115,13 @@ impl Printer {
         is_read(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
     }
 
-    /// Data for people, in lines. A cell that may hold line breaks is escaped by its caller.
-    pub(crate) fn text(&self, text: &str) -> Result<bool, Failure> {
-        let lines = text.split_terminator('\n');
-        let lines = lines.map(|line| format!("{}\n", escape(line)));
-        self.data(&lines.collect::<String>())
+    /// The same, written beside all else: its reader may have stopped. Without a thread it is written
+    /// here.
+    pub(crate) async fn beside(&self, text: &str) -> Result<bool, Failure> {
+        let (printer, data) = (self.clone(), text.to_owned());
+        let (tell, told) = oneshot::channel();
+        let _ = thread::Builder::new().spawn(move || tell.send(printer.data(&data)));
+        told.await.unwrap_or_else(|_| self.data(text))
     }
 
     /// Data as a line of JSON with `--json`, else as text. Answers whether anybody still reads.
@@ -134,7 +136,7 @@ impl Printer {
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
     pub(crate) fn done(&self, value: &impl Serialize, sentence: &str) -> Result<(), Failure> {
         if self.0.options.json {
-            self.json_lines(slice::from_ref(value))?;
+            self.show(value, String::new)?;
         }
         self.notice(sentence);
         Ok(())
@@ -154,36 +156,28 @@ impl Printer {
         values: &[impl Serialize],
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
-        match self.0.options.json {
-            true => self.json_lines(values),
-            false => self.text(&text()),
-        }
+        self.data(&self.shown(values, text)?)
     }
 
-    /// Data, each as a line of JSON. Answers whether anybody still reads.
-    pub(crate) fn json_lines(&self, values: &[impl Serialize]) -> Result<bool, Failure> {
+    /// The same as it is written. A cell of the text that may hold line breaks is escaped by its caller.
+    pub(crate) fn shown(
+        &self,
+        values: &[impl Serialize],
+        text: impl FnOnce() -> String,
+    ) -> Result<String, Failure> {
+        if !self.0.options.json {
+            let text = text();
+            let lines = text.split_terminator('\n');
+            return Ok(lines.map(|line| escape(line) + "\n").collect());
+        }
+        let mut lines = String::new();
         for value in values {
             let line = serde_json::to_string(value).map_err(|error| {
                 Failure::new(exit::OUTPUT, format!("cannot write JSON: {error}"))
             })?;
-            if !self.data(&(escape_json(&line) + "\n"))? {
-                return Ok(false);
-            }
+            lines.extend([&*escape_json(&line), "\n"]);
         }
-        Ok(true)
-    }
-
-    /// Has data written beside all else, as its reader may have stopped. Without a thread it is written
-    /// here.
-    pub(crate) async fn beside(
-        &self,
-        write: impl Fn(&Self) -> Result<bool, Failure> + Send + Sync + 'static,
-    ) -> Result<bool, Failure> {
-        let (printer, write) = (self.clone(), Arc::new(write));
-        let there = Arc::clone(&write);
-        let (tell, told) = oneshot::channel();
-        let _ = thread::Builder::new().spawn(move || tell.send(there(&printer)).is_ok());
-        told.await.unwrap_or_else(|_| write(self))
+        Ok(lines)
     }
 
     /// Tells what becomes of the lock from now on also there.

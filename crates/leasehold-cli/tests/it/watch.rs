@@ -1,6 +1,7 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs;
 use rustix::fs::{Mode, OFlags};
 use crate::children::Gate;
@@ -89,17 +90,22 @@ async fn what_cannot_be_watched_is_refused() {
     ends(&store, "ls --watch -S redis://127.0.0.1:1/", 69).await;
 }
 
-/// What is written, and what is held meanwhile, does not wait for a reader.
+/// What is written, and what is held meanwhile, does not wait for a reader. Who watches
+/// leaves the store as it was.
 #[tokio::test]
 async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
+    let store = Store::redis();
+    let keys = || store.server().query::<BTreeSet<String>>(&["KEYS", "*"]);
+    // A client has been there.
+    store.until_free("k").await;
+    let before = keys();
+    let _gate = Gate::new(&store, "out");
+    let flags = OFlags::RDWR | OFlags::NONBLOCK;
+    let out = rustix::fs::open(store.path("out"), flags, Mode::empty()).unwrap();
+    for chunk in [4096, 1] {
+        while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
+    }
     for arguments in ["ls --watch", "elect --observe k", "hold --ttl 3s k"] {
-        let store = Store::local();
-        let _gate = Gate::new(&store, "out");
-        let flags = OFlags::RDWR | OFlags::NONBLOCK;
-        let out = rustix::fs::open(store.path("out"), flags, Mode::empty()).unwrap();
-        for chunk in [4096, 1] {
-            while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
-        }
         let writer = in_shell("exec \"$@\" > out", &store.command(arguments));
         let writer = Process::spawn(writer);
         let tasks = format!("/proc/{}/task", writer.pid());
@@ -112,14 +118,17 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
             })
         };
         assert!(eventually(async || writes() && writes()).await, "it writes");
-        if arguments.starts_with("hold") {
+        let holds = arguments.starts_with("hold");
+        if holds {
             let last = Cell::new(Some(u64::MAX));
             let left = |shown: &Value| shown["holders"][0]["expires_in_ms"].as_u64();
             let is_renewed = |shown: &Value| left(shown) > last.replace(left(shown));
             store.until("k", is_renewed).await;
         }
         writer.ends_by(Signal::TERM).await.has_code(Some(0));
-        store.until_free("k").await;
-        drop(out);
+        match holds {
+            true => store.until_free("k").await,
+            false => assert_eq!(keys(), before, "{arguments} has left"),
+        }
     }
 }

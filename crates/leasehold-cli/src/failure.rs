@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::Invalid;
 use leasehold::StoreError;
-use leasehold_console::feed::is_passing;
+use leasehold_console::lock_table::is_passing;
 
 use crate::exit;
 

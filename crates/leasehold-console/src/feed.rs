@@ -4,17 +4,18 @@
 //! All locks are read in passes, page by page, with a pause after each page. A pass over many locks
 //! takes longer than the interval: then those that are shown are looked at in between.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold::{Client, Error, ErrorKind, Inspection};
+use leasehold::{Client, Error, Inspection};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::deadlocks::DeadlockView;
 use crate::load_limit::LoadLimit;
-use crate::lock_table::Update;
+use crate::lock_table::{Update, is_passing};
 use crate::view::KeyView;
 
 /// The pause after an error, at least.
@@ -35,16 +36,6 @@ pub struct FeedRequest {
     pub deadlocks: bool,
 }
 
-/// Whether a request that failed so may be answered later: of a refusal, if it says when.
-pub fn is_passing(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
-    match kind {
-        ErrorKind::Unavailable => true,
-        // A quarantine.
-        ErrorKind::Refused => retry_after.is_some(),
-        _ => false,
-    }
-}
-
 /// Begins to ask; ends when the receiver is dropped.
 pub fn begin(
     client: Client,
@@ -60,6 +51,7 @@ pub fn begin(
         updates,
         load: LoadLimit::default(),
         refreshed: Instant::now(),
+        unreadable: BTreeSet::new(),
     };
     tokio::spawn(feed.run());
     receiver
@@ -75,6 +67,8 @@ struct Feed {
     load: LoadLimit,
     /// When those that are shown were looked at last.
     refreshed: Instant,
+    /// The keys that could not be read: only the next pass asks for them again.
+    unreadable: BTreeSet<String>,
 }
 
 impl Feed {
@@ -121,7 +115,7 @@ impl Feed {
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
         let mut listing = client.listing(&self.wanted.pattern);
-        let mut waited_for = Vec::new();
+        let (mut waited_for, mut unreadable) = (Vec::new(), BTreeSet::new());
         loop {
             self.tell(Update::Asked).await;
             let asked = Instant::now();
@@ -137,8 +131,9 @@ impl Feed {
             let trips = if page.keys.is_empty() { 1 } else { 2 };
             self.load.record(asked.elapsed(), trips);
             let views = page.keys.iter().map(KeyView::from).collect();
-            let skipped = page.skipped.iter();
-            let skipped = skipped.map(|it| format!("{}: {}", it.name, it.error));
+            unreadable.extend(page.skipped.iter().map(|it| it.name.clone()));
+            let skipped = page.skipped.into_iter();
+            let skipped = skipped.map(|it| (it.name, it.error.to_string()));
             self.tell(Update::Page(views, skipped.collect())).await;
             waited_for.extend(page.keys.into_iter().filter(|key| !key.waiters.is_empty()));
             if !is_first {
@@ -146,6 +141,7 @@ impl Feed {
                 self.rest(until).await;
             }
         }
+        self.unreadable = unreadable;
         if self.wanted.deadlocks
             && let Err(error) = self.find_deadlocks(&waited_for).await
         {
@@ -168,7 +164,8 @@ impl Feed {
 
     /// Looks at those that are shown.
     async fn refresh(&mut self) {
-        let shown = self.wants.borrow().shown.clone();
+        let mut shown = self.wants.borrow().shown.clone();
+        shown.retain(|key| !self.unreadable.contains(key));
         if shown.is_empty() {
             self.refreshed = Instant::now();
             return;
@@ -183,7 +180,12 @@ impl Feed {
                 self.tell(Update::Shown(seen)).await;
             }
             // The time without an answer is no load.
-            Err(error) => self.failed(error).await,
+            Err(error) => {
+                if !is_passing(error.kind(), error.retry_after()) {
+                    self.unreadable.extend(error.key().map(ToString::to_string));
+                }
+                self.failed(error).await;
+            }
         }
         self.refreshed = Instant::now();
         let pause = self.load.take_pause_up_to(self.interval);
@@ -216,6 +218,44 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::lock_table::LockTable;
+
+    /// Its record may be damaged: that is no failure of the store, and others are looked at.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_shown_and_cannot_be_read_waits_for_the_next_pass() {
+        let store = TestStore::new();
+        let (_wants, wants) = watch::channel(FeedRequest {
+            shown: vec!["k".to_owned()],
+            ..FeedRequest::default()
+        });
+        let (updates, mut told) = mpsc::channel(BUFFER);
+        let mut feed = Feed {
+            client: store.connect().await.unwrap(),
+            interval: Duration::from_secs(1),
+            wanted: FeedRequest::default(),
+            wants,
+            updates,
+            load: LoadLimit::default(),
+            refreshed: Instant::now(),
+            unreadable: BTreeSet::new(),
+        };
+        store.make_refusing();
+        feed.refresh().await;
+        let mut table = LockTable::default();
+        while let Ok((_, update)) = told.try_recv() {
+            table.take(update, Instant::now());
+        }
+        assert!(table.failure().is_none() && table.unreadable.contains_key("k"));
+        feed.refresh().await;
+        assert!(told.try_recv().is_err(), "it is not asked for again");
+        store.make_unavailable();
+        feed.unreadable.clear();
+        feed.refresh().await;
+        while let Ok((_, update)) = told.try_recv() {
+            table.take(update, Instant::now());
+        }
+        assert!(table.failure().is_some());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_whose_look_for_deadlocks_has_failed_says_so_and_does_not_end() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use leasehold::Error;
+use leasehold::{Error, ErrorKind};
 use tokio::time::Instant;
 
 use crate::deadlocks::DeadlockView;
@@ -30,15 +30,25 @@ pub enum Update {
     /// A pass over all locks has begun.
     Began,
     /// A part of a pass: the locks that were found, and the names that cannot be read, with why.
-    Page(Vec<KeyView>, Vec<String>),
+    Page(Vec<KeyView>, Vec<(String, String)>),
     /// The pass is complete.
     Ended,
     /// Locks that are shown, looked at between parts of a pass.
     Shown(Vec<KeyView>),
     /// The deadlocks among the locks of a pass.
     Deadlocks(Vec<DeadlockView>),
-    /// A request failed; it is made again.
+    /// A request failed; it is made again, of one key in the next pass.
     Failed(Error),
+}
+
+/// Whether a request that failed so may be answered later: of a refusal, if it says when.
+pub fn is_passing(kind: ErrorKind, retry_after: Option<Duration>) -> bool {
+    match kind {
+        ErrorKind::Unavailable => true,
+        // A quarantine.
+        ErrorKind::Refused => retry_after.is_some(),
+        _ => false,
+    }
 }
 
 /// By what locks are sorted: the largest first, and those that have none of it last.
@@ -63,13 +73,13 @@ pub struct LockTable {
     locks: BTreeMap<Arc<str>, Lock>,
     /// How many holders, and how many waiters, of one lock are kept; all unless said.
     most_claims: Option<usize>,
-    /// The pass under way: when it began, and how many names were passed over.
+    /// The pass under way: when it began, and the names that were passed over, with why.
     began: Option<Instant>,
-    skipped: usize,
+    skipped: BTreeMap<String, String>,
     /// How long the last complete pass took from beginning to beginning.
     pub cycle: Option<Duration>,
-    /// How many names it passed over.
-    pub unreadable: usize,
+    /// The keys that cannot be read, with why.
+    pub unreadable: BTreeMap<String, String>,
     /// Whether a pass was completed since somebody looks.
     pub complete: bool,
     asked: Option<Instant>,
@@ -146,11 +156,12 @@ impl LockTable {
                 if self.complete {
                     self.cycle = self.began.map(|began| now - began);
                 }
-                (self.began, self.skipped) = (Some(now), 0);
+                self.began = Some(now);
+                self.skipped.clear();
             }
             Update::Page(views, skipped) => {
                 self.answered(now);
-                self.skipped += skipped.len();
+                self.skipped.extend(skipped);
                 for view in views {
                     if let Some(lock) = self.see(view, now) {
                         lock.count(now);
@@ -170,7 +181,7 @@ impl LockTable {
             Update::Ended => {
                 self.answered(now);
                 self.complete = true;
-                self.unreadable = self.skipped;
+                self.unreadable = std::mem::take(&mut self.skipped);
                 let began = self.began;
                 self.locks.retain(|_, lock| {
                     lock.free |= began.is_some_and(|began| lock.seen < began);
@@ -179,7 +190,17 @@ impl LockTable {
             }
             Update::Failed(failure) => {
                 self.asked = None;
-                self.failure = Some(failure);
+                let of_key = failure.key();
+                match of_key.filter(|_| !is_passing(failure.kind(), failure.retry_after())) {
+                    None => self.failure = Some(failure),
+                    Some(key) => {
+                        if let Some(lock) = self.locks.get_mut(key.as_str()) {
+                            lock.free = true;
+                        }
+                        let why = failure.reason().to_owned();
+                        self.unreadable.insert(key.to_string(), why);
+                    }
+                }
             }
         }
     }
@@ -192,6 +213,7 @@ impl LockTable {
     fn see(&mut self, mut view: KeyView, now: Instant) -> Option<&mut Lock> {
         let waiting = view.waiters.len();
         shorten(&mut view, self.most_claims.unwrap_or(usize::MAX));
+        self.unreadable.remove(&view.key);
         let key: Arc<str> = view.key.as_str().into();
         match self.locks.entry(key) {
             Entry::Vacant(vacant) => {
@@ -448,6 +470,18 @@ pub(crate) mod tests {
         // It is forgotten in the end.
         take_all(&mut table, pass(vec![]), at(20));
         assert!(table.locks.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_read_says_why_until_it_is_read() {
+        let mut table = table(vec![held("a", 1, 0), held("b", 1, 0)]);
+        let damaged = vec![("a".to_owned(), "damaged".to_owned())];
+        let page = Update::Page(vec![held("b", 1, 0)], damaged);
+        take_all(&mut table, [Update::Began, page, Update::Ended], at(1));
+        assert_eq!(keys(&table, SortBy::Key), ["b"]);
+        assert_eq!(table.unreadable["a"], "damaged");
+        take_all(&mut table, pass(vec![held("a", 2, 0)]), at(2));
+        assert!(table.unreadable.is_empty());
     }
 
     #[tokio::test]

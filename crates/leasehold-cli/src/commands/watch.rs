@@ -57,10 +57,10 @@ pub(super) async fn watch(
         };
         match &update {
             Update::Page(_, skipped) => {
-                for skipped in skipped {
-                    if warned.insert(skipped.clone()) {
-                        printer.warn(format!("skipped {skipped}"));
-                    }
+                let skipped = skipped.iter();
+                let said = skipped.map(|it| format!("skipped {}: {}", it.0, it.1));
+                for said in said.filter(|said| warned.insert(said.clone())) {
+                    printer.warn(said);
                 }
             }
             Update::Failed(error) => {

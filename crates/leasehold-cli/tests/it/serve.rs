@@ -120,6 +120,27 @@ async fn a_key_has_its_queue_and_its_history() {
 }
 
 #[tokio::test]
+async fn a_key_that_cannot_be_read_says_why_beside_others() {
+    let store = Store::redis();
+    let foreign = ["RPUSH", "leasehold:lock:other", "x"];
+    store.server().command(&foreign);
+    let _holder = store.holder(&["k"]).await;
+    let serving = serve(&store, "").await;
+    let mut events = serving.get("/api/v1/events?key=other").send().await;
+    let says_why = |lock: &Value| {
+        let why = lock["lock_error"].as_str();
+        lock["lock"].is_null() && why.is_some_and(|why| why.contains("not leasehold's"))
+    };
+    events.event("lock", says_why).await;
+    let table = events.event("locks", |_| true).await;
+    assert!(row(&table, "k").is_some(), "{table}");
+    assert_eq!(table["error"], Value::Null, "{table}");
+    store.server().command(&["DEL", "leasehold:lock:other"]);
+    let is_free = |lock: &Value| lock["lock"].is_null() && lock["lock_error"].is_null();
+    events.event("lock", is_free).await;
+}
+
+#[tokio::test]
 async fn who_waits_for_whom_and_a_deadlock() {
     let store = Store::local();
     let serving = serve(&store, "").await;

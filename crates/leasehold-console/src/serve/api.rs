@@ -141,15 +141,20 @@ pub(super) async fn locks(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct LockView {
     key: String,
-    /// Null: it is free.
+    /// Null: it is free, or cannot be read.
     lock: Option<KeyView>,
+    lock_error: Option<String>,
     /// The newest entries, the newest first.
     history: Vec<EntryView>,
     history_error: Option<String>,
 }
 
 impl LockView {
-    pub(super) fn new(key: String, lock: Option<KeyView>, history: History) -> Self {
+    pub(super) fn new(
+        key: String,
+        (lock, lock_error): (Option<KeyView>, Option<String>),
+        history: History,
+    ) -> Self {
         let (history, history_error) = match history {
             Some(Ok(entries)) => (entries, None),
             Some(Err(why)) => (Vec::new(), Some(why)),
@@ -158,6 +163,7 @@ impl LockView {
         Self {
             key,
             lock,
+            lock_error,
             history,
             history_error,
         }
@@ -182,7 +188,7 @@ pub(super) async fn lock(
     let history = histories::newest(&shared.client, &key).await;
     let history = history.map_err(|error| error.to_string());
     let lock = view.is_used().then_some(view);
-    Ok(Json(LockView::new(key, lock, Some(history))))
+    Ok(Json(LockView::new(key, (lock, None), Some(history))))
 }
 
 /// Something, and when it was found.

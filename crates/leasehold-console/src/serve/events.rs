@@ -20,6 +20,7 @@ use super::reader::Look;
 use super::selection::{Selection, TableView};
 use super::{MOST_STREAMS, Shared};
 use crate::histories::History;
+use crate::lock_table::LockTable;
 
 /// So often at least, as times go on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -149,7 +150,10 @@ impl Page {
         self.shared
             .histories
             .follow_if_room(key, &mut details.history);
-        let lock = |table: &crate::lock_table::LockTable| Some(table.lock(key)?.view.clone());
+        let lock = |table: &LockTable| {
+            let lock = table.lock(key).map(|lock| lock.view.clone());
+            (lock, table.unreadable.get(key).cloned())
+        };
         let lock = self.shared.reader.with(lock);
         let lock = LockView::new(key.clone(), lock, details.history.borrow().clone());
         if let Some((sent, at)) = &details.sent

@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold::Error;
 use tokio::time::Instant;
 
-use crate::feed::{FeedRequest, is_passing};
+use crate::feed::FeedRequest;
 use crate::history::EntryView;
-use crate::lock_table::{Lock, LockTable, SortBy, Update};
+use crate::lock_table::{Lock, LockTable, SortBy, Update, is_passing};
 use crate::view::KeyView;
 
 /// For how long the outcome of a command stays on the screen.

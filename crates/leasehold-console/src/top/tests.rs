@@ -407,6 +407,13 @@ fn details_have_the_history_of_the_key() {
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
     assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
     assert!(shown.contains(&heading), "{shown:?}");
+    let damaged = vec![("orders/42".to_owned(), "it is damaged".to_owned())];
+    for update in [Update::Page(vec![], damaged), Update::Ended] {
+        model.take(update, at(22)).unwrap();
+    }
+    let shown = lines(&screen(&mut model, SIZES[0], true, 22));
+    let unread = "orders/42 cannot be read: it is damaged".to_owned();
+    assert!(shown.contains(&unread), "{shown:?}");
     // That of another key is not shown.
     model.history = Some(("other".to_owned(), Ok(vec![])));
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
@@ -575,8 +582,9 @@ async fn the_state_of_the_store_is_said() {
     assert_eq!(said(&mut slow, 4), periods);
     slow.tell("broke k".to_owned(), at(4));
     assert_eq!(said(&mut slow, 5), "broke k");
-    let damaged = vec!["a: damaged".to_owned(), "b".to_owned()];
-    slow.take(Update::Page(vec![], damaged), at(20)).unwrap();
+    let damaged = ["a", "b"].map(|key| (key.to_owned(), "damaged".to_owned()));
+    let page = Update::Page(vec![], damaged.to_vec());
+    slow.take(page, at(20)).unwrap();
     slow.take(Update::Ended, at(20)).unwrap();
     let unreadable = "2 cannot be read: leasehold ls names them";
     assert_eq!(said(&mut slow, 20), unreadable);

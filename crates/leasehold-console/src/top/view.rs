@@ -135,7 +135,7 @@ fn state(model: &Model, options: &TopOptions, now: Instant) -> (String, Style) {
         return (deadlock, warning);
     }
     let is_empty = table.locks().next().is_none();
-    let text = match (&*model.pattern, table.unreadable, table.cycle) {
+    let text = match (&*model.pattern, table.unreadable.len(), table.cycle) {
         _ if !table.complete => "reading".to_owned(),
         (_, unreadable @ 1.., _) => format!("{unreadable} cannot be read: leasehold ls names them"),
         ("*", ..) if is_empty => "no locks".to_owned(),
@@ -277,7 +277,11 @@ fn draw_details(
     buffer: &mut Buffer,
 ) {
     let lock = model.table.lock(key);
-    let title = lock.map_or_else(|| format!("{key}: free"), |lock| heading(&lock.view));
+    let title = match (model.table.unreadable.get(key), lock) {
+        (_, Some(lock)) => heading(&lock.view),
+        (Some(why), None) => format!("{key} cannot be read: {why}"),
+        (None, None) => format!("{key}: free"),
+    };
     let history = history(model, key, area.width.into());
     let of_history = u16::try_from(history.lines.len()).unwrap_or(u16::MAX);
     let of_history = of_history.min(area.height.saturating_sub(1) / 2);
@@ -290,12 +294,8 @@ fn draw_details(
     line(&escape(&title), BOLD, above.width.into()).render(above, buffer);
     history.render(below, buffer);
     let Some(lock) = lock else { return };
-    let claims = lock
-        .view
-        .holders
-        .iter()
-        .chain(&lock.view.waiters)
-        .skip(first);
+    let view = &lock.view;
+    let claims = view.holders.iter().chain(&view.waiters).skip(first);
     let since = millis(now - lock.seen);
     let aged = |claim: &ClaimView| ClaimView {
         expires_in_ms: claim.expires_in_ms.map(|left| left.saturating_sub(since)),

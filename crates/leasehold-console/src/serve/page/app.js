@@ -232,7 +232,7 @@ function fill(row, lock) {
 function showLock(view) {
   state.lock = view;
   const lock = view.lock;
-  set($("lock-state"), lock
+  set($("lock-state"), view.lock_error ? `cannot be read: ${view.lock_error}` : lock
     ? `${lock.kind}${lock.permits ? ` of ${lock.permits}` : ""}${lock.holders[0]?.token ? `, token ${Math.max(...lock.holders.map((held) => held.token))}` : ""}`
     : "free");
   const claims = lock ? [...lock.holders, ...lock.waiters] : [];

@@ -151,7 +151,7 @@ impl<T> Layout<T> {
             for (cell, width) in row.iter().zip(&self.widths) {
                 let cell = cut(cell, *width);
                 let space = width.saturating_sub(cell.width()) + GAP;
-                line += &format!("{cell}{:space$}", "");
+                line.extend([cell, " ".repeat(space)]);
             }
             text += &format!("{}\n", line.trim_end());
         }

@@ -52,6 +52,16 @@ fn rows_that_come_later_stand_under_the_same_columns() {
     assert_eq!(layout.text(second.iter(), false), "c       1\none-t…  1\n");
 }
 
+/// As the keys that a holder of very many waits for: a format can be no wider than 65535.
+#[test]
+fn no_cell_is_too_long_for_those_below_it() {
+    const COLUMNS: &[Column<String>] = &[("KEYS", String::clone), ("N", |_| "1".to_owned())];
+    let items = ["k".repeat(70_000), "k".to_owned()];
+    let text = table(COLUMNS, &items);
+    let widths: Vec<_> = text.lines().map(str::len).collect();
+    assert_eq!(widths, [70_003; 3]);
+}
+
 /// Each file that has a table is one whose tests show it at 40 columns, or says here why not.
 #[test]
 fn every_table_is_seen_at_40_columns() {

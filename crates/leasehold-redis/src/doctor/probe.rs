@@ -27,8 +27,9 @@ const ROUND_TRIPS: usize = 200;
 /// How often the clocks are compared: the quickest answer counts.
 const CLOCK_LOOKS: usize = 5;
 
-const SETTINGS: [&str; 6] = [
+const SETTINGS: [&str; 7] = [
     "appendfsync",
+    "no-appendfsync-on-rewrite",
     "save",
     "min-replicas-to-write",
     "min-replicas-max-lag",

@@ -20,7 +20,10 @@ pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_millis(100);
 
 pub(super) fn is_synced_always(facts: &Facts) -> bool {
-    facts.info("aof_enabled") == "1" && facts.config("appendfsync") == Some("always")
+    // While another process writes the file anew, this setting leaves out every sync.
+    let leaves_out = facts.config("no-appendfsync-on-rewrite") == Some("yes");
+    let always = facts.config("appendfsync") == Some("always") && !leaves_out;
+    facts.info("aof_enabled") == "1" && always
 }
 
 /// The policy by which a server may evict locks. All of them expire by themselves, so
@@ -115,16 +118,18 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
     }
     if aof == "1" {
         let found = match facts.config("appendfsync") {
+            Some("always") => "append-only file, no-appendfsync-on-rewrite yes".to_owned(),
             Some(fsync) => format!("append-only file, appendfsync {fsync}"),
             None => "append-only file; appendfsync is unknown: needs +config|get".to_owned(),
         };
         return Finding::new(Note, CHECK, found)
             .meaning(
-                "without appendfsync always, a machine crash can lose the last grants; tokens keep \
+                "unless each write is synced, a machine crash can lose the last grants; tokens keep \
                  rising",
             )
             .remedied(
-                "set appendfsync always, or check fencing tokens where the lock protects data",
+                "set appendfsync always, no-appendfsync-on-rewrite no; or check tokens where the \
+                 lock protects data",
             );
     }
     let (found, meaning) = match facts.config("save") {

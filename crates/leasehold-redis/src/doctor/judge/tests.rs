@@ -85,11 +85,14 @@ fn what_endangers_locks_is_found() {
     let of_three = [lags, lags, (Note, "replicas")];
     let isolated = [(Note, "replicas"), (Warning, "isolation")];
     let evicts = "maxmemory_policy=volatile-lru";
+    let leaves_out = "no-appendfsync-on-rewrite=yes";
     for (info, config, expected) in [
         (evicts, "", &[(Unsafe, "eviction")][..]),
         (no_limit, "", &[(Note, "eviction")]),
         ("used_memory=950", "", &[(Warning, "memory")]),
         ("", "appendfsync=everysec", &[(Note, "persistence")]),
+        ("", "no-appendfsync-on-rewrite=no", &[]),
+        ("", leaves_out, &[(Note, "persistence")]),
         ("aof_enabled=0", "save=3600 1", &[(Warning, "persistence")]),
         ("aof_enabled=0", "", &[(Warning, "persistence")]),
         ("aof_last_write_status=err", "", &[(Warning, "disk")]),
@@ -104,6 +107,8 @@ fn what_endangers_locks_is_found() {
         let found = complaints(&with(info, config));
         assert_eq!(found, expected, "{info:?} {config:?}");
     }
+    let promise = promised(&with("", leaves_out));
+    assert!(!promise.contains("also over a restart"), "{promise}");
 }
 
 #[test]

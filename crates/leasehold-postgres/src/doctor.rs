@@ -25,6 +25,7 @@ const SETTINGS: &str = "select current_setting('server_version') as version, \
     current_setting('wal_writer_delay') as writer_delay, \
     current_setting('log_statement') as log_statement, \
     current_setting('log_min_duration_statement') as log_duration, \
+    current_setting('log_parameter_max_length', true) as log_parameters, \
     (select count(*) from pg_stat_activity where datid is not null \
     and coalesce(backend_type, 'client backend') = 'client backend') as connections, \
     current_setting('max_connections')::bigint as max_connections, \
@@ -96,7 +97,7 @@ const RULES: &[Rule<Facts>] = &[
         check: "log",
         when: |it| {
             let logs_changes = matches!(&*it.text("log_statement"), "all" | "mod");
-            logs_changes || it.text("log_duration") != "-1"
+            (logs_changes || it.text("log_duration") != "-1") && it.text("log_parameters") != "0"
         },
         found: |_| "the server logs statements, with their parameters".to_owned(),
         severity: Severity::Note,

@@ -373,9 +373,12 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     until_asleep("0");
     drop(sessions);
     sql_at(&url, "vacuum leasehold.keys");
+    // What the finding says to do about it.
+    let hides = "alter database risky set log_parameter_max_length = 0";
+    sql_at(&url, hides);
     let seen = doctor(&url).await;
     let mut fewer = all.to_vec();
-    let over = ["connections", "rows", "pushes"];
+    let over = ["log", "connections", "rows", "pushes"];
     fewer.retain(|words| !over.iter().any(|over| words.ends_with(over)));
     assert_eq!(complaints(&seen), fewer, "{seen}");
 }

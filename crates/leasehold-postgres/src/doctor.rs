@@ -36,6 +36,7 @@ const SETTINGS: &str = "select current_setting('server_version') as version, \
 struct Facts {
     settings: Row,
     is_async: bool,
+    acknowledges: bool,
     is_deaf: bool,
 }
 
@@ -87,11 +88,14 @@ const RULES: &[Rule<Facts>] = &[
     },
     Rule {
         check: "standbys",
-        when: |it| it.text("standbys").is_empty(),
+        when: |it| {
+            let none_waits = it.is_async || matches!(&*it.text("commit"), "local" | "off");
+            it.text("standbys").is_empty() || none_waits && !it.acknowledges
+        },
         found: |_| "no standby has to have a commit".to_owned(),
         severity: Severity::Note,
         meaning: "a fail-over to a standby that is behind can undo grants",
-        remedy: "set synchronous_standby_names, if there is a fail-over",
+        remedy: "set synchronous_standby_names and synchronous_commit = on, if there is a fail-over",
     },
     Rule {
         check: "log",
@@ -156,6 +160,7 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
     let facts = Facts {
         settings: settings.into_iter().next().ok_or_else(no_answer)?,
         is_async: options.commit == Commit::Async,
+        acknowledges: options.acknowledge > 0,
         is_deaf: deaf.is_none() && !store.journal().listener.hears(),
     };
     let found = format!("PostgreSQL {}", facts.text("version"));

@@ -322,6 +322,10 @@ async fn what_puts_a_postgres_at_risk_is_named() {
     let server = Postgres::start();
     run_at(&server.url(), "init").await.has_code(Some(0));
     complains(&server.url(), &["note standbys"]).await;
+    let local = "synchronous_standby_names = '*'\nsynchronous_commit = local";
+    let unawaited = Postgres::start_with(local);
+    run_at(&unawaited.url(), "init").await.has_code(Some(0));
+    complains(&unawaited.url(), &["note standbys"]).await;
     // Where nobody listens, waiters poll.
     let deaf = format!("{}?listen=postgres://127.0.0.1:1/d", server.url());
     let seen = finds(&deaf, 1, &["note standbys", "warning pushes"]).await;

@@ -21,19 +21,13 @@ const LOCKS: &[Column<KeyView>] = &[
 const LOCKS_NARROW: &[Narrow<KeyView>] = &[
     (LOCKS[0], 0, 14),
     (LOCKS[1], 6, WHOLE),
-    (
-        ("HELD BY", |view| held_by(view, ClaimView::short_name)),
-        1,
-        12,
-    ),
-    (
-        ("HELD FOR", |view| of_first(view, ClaimView::held_for)),
-        4,
-        WHOLE,
-    ),
+    (HELD_BY, 1, 12),
+    (HELD_FOR, 4, WHOLE),
     (LOCKS[4], 4, WHOLE),
     (LOCKS[5], 2, WHOLE),
 ];
+const HELD_BY: Column<KeyView> = ("HELD BY", |view| held_by(view, ClaimView::short_name));
+const HELD_FOR: Column<KeyView> = ("HELD FOR", |view| of_first(view, ClaimView::held_for));
 
 /// What is shown of a claim.
 pub const CLAIMS: &[Column<ClaimView>] = &[

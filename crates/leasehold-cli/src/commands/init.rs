@@ -1,6 +1,6 @@
 //! `leasehold init`: servers that are known to be new, and directories of local stores.
 
-use leasehold::{Initialised, Made, Marked, StoreError};
+use leasehold::{Made, Marked, StoreError};
 
 use crate::args::InitArgs;
 use crate::connect::builder;
@@ -32,13 +32,8 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
         _ => "votes",
     };
     let mut status = exit::OK;
-    for initialised in &servers {
-        let Initialised {
-            server,
-            made,
-            outcome,
-            ..
-        } = initialised;
+    for it in &servers {
+        let (server, outcome) = (&it.server, &it.outcome);
         let (word, became) = became(outcome, does);
         if matches!(word, "not-new" | "error") {
             status = exit::UNAVAILABLE;
@@ -51,7 +46,7 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
             .with("outcome", word)
             .with("quarantine_ms", left.map(duration::millis))
             .with("error", error);
-        let sentence = match (made, outcome) {
+        let sentence = match (&it.made, outcome) {
             (Some(Made { what, users, .. }), Ok(Marked::New)) => {
                 format!("{what} was made, {users}")
             }

@@ -192,23 +192,19 @@ pub(super) async fn lock(
 }
 
 /// Something, and when it was found.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct At<T> {
-    at: Timestamp,
+    pub(super) at: Timestamp,
     #[serde(flatten)]
-    found: T,
-}
-
-impl<T> At<T> {
-    fn now(found: T) -> Self {
-        let at = time(SystemTime::now());
-        Self { at, found }
-    }
+    pub(super) found: T,
+    /// How old the locks were, of which it was made; null before the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) read_ms_ago: Option<Option<u64>>,
 }
 
 pub(super) async fn waits(State(shared): State<Arc<Shared>>) -> Response {
     let graph = shared.reader.make(|reader| reader.with(WaitsView::of));
-    Json(At::now(graph.await)).into_response()
+    Json(shared.reader.aged(graph.await)).into_response()
 }
 
 /// An examination of the servers, and until when it is shown.
@@ -222,8 +218,12 @@ pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Respons
     let known = match known {
         Some(known) => known,
         None => {
-            let report = examine(&options.url, &options.access).await?;
-            (Instant::now() + EXAMINED, At::now(report))
+            let report = At {
+                found: examine(&options.url, &options.access).await?,
+                at: time(SystemTime::now()),
+                read_ms_ago: None,
+            };
+            (Instant::now() + EXAMINED, report)
         }
     };
     let (_, report) = examined.insert(known);

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
 use serde::Serialize;
-use tokio::time::Instant;
 
 use crate::deadlocks::DeadlockView;
-use crate::duration::millis;
 use crate::lock_table::{Lock, LockTable};
 use crate::view::{ClaimView, OwnerView};
 
@@ -26,8 +24,7 @@ pub(super) struct WaitsView {
     deadlocks: Vec<DeadlockView>,
     /// How many keys and claims have no room.
     more: usize,
-    /// How old it is, and why the store could not be read the last time.
-    read_ms_ago: Option<u64>,
+    /// Why the store could not be read the last time.
     error: Option<String>,
 }
 
@@ -56,7 +53,6 @@ impl WaitsView {
     pub(super) fn of(table: &LockTable) -> Self {
         let mut view = Self {
             deadlocks: table.deadlocks.clone(),
-            read_ms_ago: table.data_age(Instant::now()).map(millis),
             error: table.failure().map(ToString::to_string),
             ..Self::default()
         };
@@ -64,12 +60,8 @@ impl WaitsView {
         let mut seen = BTreeSet::new();
         let waited_for = table.locks().filter(|lock| lock.waiting > 0);
         view.more = waited_for.clone().count().saturating_sub(MOST_KEYS);
-        for Lock {
-            view: lock,
-            waiting,
-            ..
-        } in waited_for.take(MOST_KEYS)
-        {
+        for found in waited_for.take(MOST_KEYS) {
+            let (lock, waiting) = (&found.view, found.waiting);
             view.keys.push(KeyNode {
                 key: lock.key.clone(),
                 kind: lock.kind,

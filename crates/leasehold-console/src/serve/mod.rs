@@ -92,16 +92,13 @@ pub async fn listen(
 }
 
 fn router(shared: Arc<Shared>) -> Router {
+    let page = file("text/html", include_str!("page/index.html"));
+    let script = file("text/javascript", include_str!("page/app.js"));
+    let style = file("text/css", include_str!("page/style.css"));
     Router::new()
-        .route("/", file("text/html", include_str!("page/index.html")))
-        .route(
-            "/app.js",
-            file("text/javascript", include_str!("page/app.js")),
-        )
-        .route(
-            "/style.css",
-            file("text/css", include_str!("page/style.css")),
-        )
+        .route("/", page)
+        .route("/app.js", script)
+        .route("/style.css", style)
         .route(HEALTH, get(|| async { "ok\n" }))
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/info", get(api::info))

@@ -8,7 +8,8 @@ use leasehold::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::selection::{AgedTable, MOST_CLAIMS, Selection, TableView};
+use super::api::At;
+use super::selection::{MOST_CLAIMS, Selection, TableView};
 use crate::duration::millis;
 use crate::feed::{self, AFTER_ERROR, FeedRequest, send_if_other};
 use crate::lock_table::LockTable;
@@ -120,12 +121,13 @@ impl Reader {
         ask(&self.state().table)
     }
 
-    /// The table, with its age now.
-    pub(super) fn aged<'a>(&self, table: &'a TableView) -> AgedTable<'a> {
-        AgedTable {
+    /// What was made of the table, with its age now.
+    pub(super) fn aged<T>(&self, found: T) -> At<T> {
+        let age = self.with(|table| table.data_age(Instant::now()));
+        At {
             at: time(SystemTime::now()),
-            table,
-            read_ms_ago: self.state().table.data_age(Instant::now()).map(millis),
+            found,
+            read_ms_ago: Some(age.map(millis)),
         }
     }
 

@@ -1,6 +1,5 @@
 //! The part of the locks that a page shows, as the API has it.
 
-use jiff::Timestamp;
 use leasehold::Invalid;
 use leasehold::store::glob;
 use serde::{Deserialize, Serialize};
@@ -39,16 +38,6 @@ impl Default for Selection {
             key: None,
         }
     }
-}
-
-/// A table, and how old it is.
-#[derive(Debug, Serialize)]
-pub(super) struct AgedTable<'a> {
-    pub(super) at: Timestamp,
-    #[serde(flatten)]
-    pub(super) table: &'a TableView,
-    /// How old the data is; null before the first.
-    pub(super) read_ms_ago: Option<u64>,
 }
 
 /// A table, as the API has it. It is made once for all who ask for the same.

@@ -69,18 +69,13 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     let Round { sample, grants, .. } = &*round.borrow();
     let count = sample.count().max(1.0);
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / count;
+    let of_trip = trip.map(|trip| sample.quantile(0.5) / trip);
     let figures = Figures::of(sample, taken)
-        .with(
-            "p50_of_round_trip",
-            trip.map(|trip| sample.quantile(0.5) / trip),
-        )
+        .with("p50_of_round_trip", of_trip)
         .with("commands", spent.map(|spent| number(spent.calls) / count))
         .with("command_us", spent.map(|spent| micros(spent.time)));
-    let (fewest, most) = (grants.iter().min(), grants.iter().max());
-    Ok((
-        figures,
-        [fewest, most].map(|count| count.copied().unwrap_or(0)),
-    ))
+    let extremes = [grants.iter().min(), grants.iter().max()];
+    Ok((figures, extremes.map(|count| count.copied().unwrap_or(0))))
 }
 
 /// The medians of some rounds, and the grants of the least fair one: rounds differ in length.

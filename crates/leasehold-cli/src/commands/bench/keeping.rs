@@ -30,18 +30,14 @@ pub(super) async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failur
     let lost = held.iter().filter(|lease| !lease.is_valid()).count();
     // Given back at once, not one by one.
     futures_util::future::join_all(held.into_iter().map(Lease::release)).await;
+    let renewals = spent.map(|spent| number(spent.calls) / taken);
+    let server_cpu = spent.map(|spent| spent.cpu.as_secs_f64() / taken);
     Ok(Figures::of_measure("kept")
         .with("leases", leases)
-        .with(
-            "renewals_per_second",
-            spent.map(|spent| number(spent.calls) / taken),
-        )
+        .with("renewals_per_second", renewals)
         .with("lost", lost)
         .with("client_cpu", client_cpu)
-        .with(
-            "server_cpu",
-            spent.map(|spent| spent.cpu.as_secs_f64() / taken),
-        ))
+        .with("server_cpu", server_cpu))
 }
 
 /// Processor time of this process.

@@ -194,9 +194,7 @@ impl LockTable {
                 match of_key.filter(|_| !is_passing(failure.kind(), failure.retry_after())) {
                     None => self.failure = Some(failure),
                     Some(key) => {
-                        if let Some(lock) = self.locks.get_mut(key.as_str()) {
-                            lock.free = true;
-                        }
+                        self.locks.remove(key.as_str());
                         let why = failure.reason().to_owned();
                         self.unreadable.insert(key.to_string(), why);
                     }
@@ -320,10 +318,9 @@ impl Lock {
     pub fn rate(&self, now: Instant) -> f64 {
         let faded = self.changes * weight(now - self.counted);
         let watched = FADE.as_secs_f64() * (1.0 - weight(now - self.first));
-        if watched > 0.0 {
-            60.0 * faded / watched
-        } else {
-            0.0
+        match watched > 0.0 {
+            true => 60.0 * faded / watched,
+            false => 0.0,
         }
     }
 

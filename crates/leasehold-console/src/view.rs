@@ -168,13 +168,12 @@ impl ClaimView {
     ) -> Self {
         let (mode, weight, of) = mode_of(mode);
         let since = known(since);
+        let age = |since| Duration::try_from(time(at).duration_since(since)).unwrap_or_default();
         Self {
             mode,
             weight,
             of,
-            age: since.map(|since| {
-                Duration::try_from(time(at).duration_since(since)).unwrap_or_default()
-            }),
+            age: since.map(age),
             owner: OwnerView::of(owner),
             id_hint: owner.is_unknown().then(|| id_hint.to_owned()),
             since,
@@ -318,11 +317,8 @@ pub fn ran(claim: &ClaimView) -> String {
     // It is the last thing that a job says, and only of a failure.
     let failed = claim.note.as_ref();
     let failed = failed.map(|note| format!(" and failed ({note})"));
-    format!(
-        "ran on {who}{}{}",
-        at.unwrap_or_default(),
-        failed.unwrap_or_default()
-    )
+    let (at, failed) = (at.unwrap_or_default(), failed.unwrap_or_default());
+    format!("ran on {who}{at}{failed}")
 }
 
 /// `held by …`, of several holders the first and how many more.

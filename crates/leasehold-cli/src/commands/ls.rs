@@ -29,7 +29,6 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         printer,
         found: Vec::new(),
         since: Instant::now(),
-        printed: false,
         layout: None,
     };
     loop {
@@ -51,7 +50,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
         }
     }
     rows.print()?;
-    if !rows.printed {
+    if rows.layout.is_none() {
         printer.nothing("no locks");
     }
     Ok(exit::OK)
@@ -62,7 +61,6 @@ struct Rows<'a> {
     printer: &'a Printer,
     found: Vec<KeyView>,
     since: Instant,
-    printed: bool,
     /// The columns of the rows before.
     layout: Option<Layout<KeyView>>,
 }
@@ -80,12 +78,12 @@ impl Rows<'_> {
             return Ok(true);
         }
         found.sort_by(|a, b| a.key.cmp(&b.key));
-        self.printed = true;
-        self.printer.show_all(&found, || {
+        let rows = self.printer.shown(&found, || {
             let is_first = self.layout.is_none();
             let new = || tables::of_locks(&found, width());
             let layout = self.layout.get_or_insert_with(new);
             layout.text(found.iter(), is_first)
-        })
+        });
+        self.printer.data(&rows?)
     }
 }

@@ -130,7 +130,7 @@ impl Printer {
         value: &impl Serialize,
         text: impl FnOnce() -> String,
     ) -> Result<bool, Failure> {
-        self.show_all(slice::from_ref(value), text)
+        self.data(&self.shown(slice::from_ref(value), text)?)
     }
 
     /// What was done: a line of JSON with `--json`, and a sentence unless there are to be none.
@@ -149,17 +149,8 @@ impl Printer {
         }
     }
 
-    /// Data, each as a line of JSON with `--json`, else all as text. Answers whether anybody still
-    /// reads.
-    pub(crate) fn show_all(
-        &self,
-        values: &[impl Serialize],
-        text: impl FnOnce() -> String,
-    ) -> Result<bool, Failure> {
-        self.data(&self.shown(values, text)?)
-    }
-
-    /// The same as it is written. A cell of the text that may hold line breaks is escaped by its caller.
+    /// Data as it is written: each as a line of JSON with `--json`, else all as text. A cell that may
+    /// hold line breaks is escaped by its caller.
     pub(crate) fn shown(
         &self,
         values: &[impl Serialize],

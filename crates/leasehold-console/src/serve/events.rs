@@ -147,9 +147,8 @@ impl Page {
             return None;
         }
         let key = &details.key;
-        self.shared
-            .histories
-            .follow_if_room(key, &mut details.history);
+        let histories = &self.shared.histories;
+        histories.follow_if_room(key, &mut details.history);
         let lock = |table: &LockTable| {
             let lock = table.lock(key).map(|lock| lock.view.clone());
             (lock, table.unreadable.get(key).cloned())

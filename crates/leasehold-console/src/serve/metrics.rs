@@ -73,10 +73,8 @@ struct Prefix {
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     let of_all = |table: &LockTable| text(table, shared.options.max_series);
     let text = shared.reader.make(|reader| reader.with(of_all)).await;
-    (
-        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        text,
-    )
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], text)
 }
 
 fn text(table: &LockTable, max_series: usize) -> String {

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{io, iter};
 
+use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, EventStream};
+use crossterm::execute;
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use crossterm::{cursor, execute};
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
 use leasehold::Client;
@@ -218,12 +219,7 @@ fn leave() {
     if ENTERED.swap(false, Ordering::Relaxed) {
         let mut out = io::stdout();
         // A terminal that has gone needs nothing.
-        let _ = execute!(
-            out,
-            DisableBracketedPaste,
-            LeaveAlternateScreen,
-            cursor::Show
-        );
+        let _ = execute!(out, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }

@@ -81,9 +81,8 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
 /// The medians of some rounds, and the grants of the least fair one: rounds differ in length.
 pub(super) fn medians(waiters: usize, rounds: Vec<(Figures, [u64; 2])>) -> Figures {
     let (figures, grants): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
-    let unfairest = grants
-        .into_iter()
-        .max_by_key(|[fewest, most]| most - fewest);
+    let grants = grants.into_iter();
+    let unfairest = grants.max_by_key(|[fewest, most]| most - fewest);
     let [fewest, most] = unfairest.unwrap_or_default();
     Figures::of_measure("hand_off")
         .with("waiters", waiters)

@@ -85,7 +85,9 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
     let status = match ended {
         Ok(Ok(findings)) => {
             let text = || report::text(&findings, bench.works(), store, args.rounds);
-            printer.show_all(&findings, text).map(|_| Status::default())
+            let shown = printer.shown(&findings, text);
+            let read = shown.and_then(|text| printer.data(&text));
+            read.map(|_| Status::default())
         }
         Ok(Err(failure)) => Err(failure),
         Err(signal) => Ok(Status::ended_by(signal)),

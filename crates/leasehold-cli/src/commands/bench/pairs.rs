@@ -38,14 +38,12 @@ pub(super) async fn round(bench: &Bench, tasks: usize) -> Result<Vec<Figures>, F
 pub(super) fn medians(bench: &Bench, tasks: usize, rounds: &[Vec<Figures>]) -> Vec<Figures> {
     let works = bench.works().iter().map(|work| work.name);
     let row = |(place, name)| {
-        let of_this: Vec<_> = rounds
-            .iter()
-            .filter_map(|round| round.get(place).cloned())
-            .collect();
+        let rounds = rounds.iter();
+        let of_this = rounds.filter_map(|round| round.get(place).cloned());
         Figures::of_measure("pairs")
             .with("work", name)
             .with("tasks", tasks)
-            .with_medians(&of_this)
+            .with_medians(&of_this.collect::<Vec<_>>())
     };
     works.chain(["lease"]).enumerate().map(row).collect()
 }

@@ -95,6 +95,15 @@ async fn deadlock(store: &Store) -> Vec<tokio::task::JoinHandle<()>> {
 }
 
 #[tokio::test]
+async fn a_link_that_was_typed_by_hand_opens_its_key() {
+    let store = Store::memory();
+    let serving = serve(&store, "").await;
+    let browser = open(&serving, "#/lock/100%").await;
+    browser.shows("#lock-title", "100%").await;
+    browser.shows("#lock-state", "free").await;
+}
+
+#[tokio::test]
 async fn the_table_follows_the_locks() {
     let store = Store::local();
     let serving = serve(&store, "").await;

@@ -488,9 +488,18 @@ function login(error) {
   set($("state"), "a token is needed");
 }
 
+/** A part of a link. One that was typed by hand need not be encoded. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 async function route() {
   const [, name = "", ...rest] = location.hash.split("/");
-  const key = name === "lock" ? decodeURIComponent(rest.join("/")) : "";
+  const key = name === "lock" ? decoded(rest.join("/")) : "";
   const view = name in views ? name : "locks";
   document.title = key ? `${key} – leasehold` : "leasehold";
   try {

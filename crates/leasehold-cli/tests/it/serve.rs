@@ -171,6 +171,7 @@ async fn only_this_machine_and_this_site_may_ask() {
     says(&headers, [policy, resources, "x-frame-options: deny"]);
     let sniffing = "x-content-type-options: nosniff";
     says(&headers, [sniffing, "cache-control: no-store"]);
+    says(&headers, ["x-accel-buffering: no"]);
     info().header("Host: locks.example:80").answers(200).await;
     let unknown = info().header("Host: evil.example").answers(421).await;
     let error = "unknown host name \"evil.example\"";

@@ -18,7 +18,7 @@ use super::{HEALTH, REQUEST_LIMIT, Shared};
 pub const MIN_TOKEN_LENGTH: usize = 16;
 
 /// On every answer: the page runs its own files only, and no other site shows or reads it.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -30,6 +30,8 @@ const HEADERS: [(&str, &str); 7] = [
     ("cache-control", "no-store"),
     ("cross-origin-resource-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
+    // A proxy that gathers what it passes on would keep back the events until there are many.
+    ("x-accel-buffering", "no"),
 ];
 
 /// Who may ask for what.

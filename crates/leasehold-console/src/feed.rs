@@ -4,7 +4,6 @@
 //! All locks are read in passes, page by page, with a pause after each page. A pass over many locks
 //! takes longer than the interval: then those that are shown are looked at in between.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::deadlocks::DeadlockView;
 use crate::load_limit::LoadLimit;
-use crate::lock_table::{Update, is_passing};
+use crate::lock_table::Update;
 use crate::view::KeyView;
 
 /// The pause after an error, at least.
@@ -30,7 +29,7 @@ pub struct FeedRequest {
     pub round: u64,
     /// Which keys.
     pub pattern: String,
-    /// The keys that are shown.
+    /// The keys that are shown, and can be read.
     pub shown: Vec<String>,
     /// Whether deadlocks are looked for.
     pub deadlocks: bool,
@@ -51,7 +50,6 @@ pub fn begin(
         updates,
         load: LoadLimit::default(),
         refreshed: Instant::now(),
-        unreadable: BTreeSet::new(),
     };
     tokio::spawn(feed.run());
     receiver
@@ -67,8 +65,6 @@ struct Feed {
     load: LoadLimit,
     /// When those that are shown were looked at last.
     refreshed: Instant,
-    /// The keys that could not be read: only the next pass asks for them again.
-    unreadable: BTreeSet<String>,
 }
 
 impl Feed {
@@ -115,7 +111,7 @@ impl Feed {
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
         let mut listing = client.listing(&self.wanted.pattern);
-        let (mut waited_for, mut unreadable) = (Vec::new(), BTreeSet::new());
+        let mut waited_for = Vec::new();
         loop {
             self.tell(Update::Asked).await;
             let asked = Instant::now();
@@ -131,7 +127,6 @@ impl Feed {
             let trips = if page.keys.is_empty() { 1 } else { 2 };
             self.load.record(asked.elapsed(), trips);
             let views = page.keys.iter().map(KeyView::from).collect();
-            unreadable.extend(page.skipped.iter().map(|it| it.name.clone()));
             let skipped = page.skipped.into_iter();
             let skipped = skipped.map(|it| (it.name, it.error.to_string()));
             self.tell(Update::Page(views, skipped.collect())).await;
@@ -141,7 +136,6 @@ impl Feed {
                 self.rest(until).await;
             }
         }
-        self.unreadable = unreadable;
         if self.wanted.deadlocks
             && let Err(error) = self.find_deadlocks(&waited_for).await
         {
@@ -164,8 +158,7 @@ impl Feed {
 
     /// Looks at those that are shown.
     async fn refresh(&mut self) {
-        let mut shown = self.wants.borrow().shown.clone();
-        shown.retain(|key| !self.unreadable.contains(key));
+        let shown = self.wants.borrow().shown.clone();
         if shown.is_empty() {
             self.refreshed = Instant::now();
             return;
@@ -180,12 +173,7 @@ impl Feed {
                 self.tell(Update::Shown(seen)).await;
             }
             // The time without an answer is no load.
-            Err(error) => {
-                if !is_passing(error.kind(), error.retry_after()) {
-                    self.unreadable.extend(error.key().map(ToString::to_string));
-                }
-                self.failed(error).await;
-            }
+            Err(error) => self.failed(error).await,
         }
         self.refreshed = Instant::now();
         let pause = self.load.take_pause_up_to(self.interval);
@@ -218,44 +206,6 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::lock_table::LockTable;
-
-    /// Its record may be damaged: that is no failure of the store, and others are looked at.
-    #[tokio::test(start_paused = true)]
-    async fn a_key_that_is_shown_and_cannot_be_read_waits_for_the_next_pass() {
-        let store = TestStore::new();
-        let (_wants, wants) = watch::channel(FeedRequest {
-            shown: vec!["k".to_owned()],
-            ..FeedRequest::default()
-        });
-        let (updates, mut told) = mpsc::channel(BUFFER);
-        let mut feed = Feed {
-            client: store.connect().await.unwrap(),
-            interval: Duration::from_secs(1),
-            wanted: FeedRequest::default(),
-            wants,
-            updates,
-            load: LoadLimit::default(),
-            refreshed: Instant::now(),
-            unreadable: BTreeSet::new(),
-        };
-        store.make_refusing();
-        feed.refresh().await;
-        let mut table = LockTable::default();
-        while let Ok((_, update)) = told.try_recv() {
-            table.take(update, Instant::now());
-        }
-        assert!(table.failure().is_none() && table.unreadable.contains_key("k"));
-        feed.refresh().await;
-        assert!(told.try_recv().is_err(), "it is not asked for again");
-        store.make_unavailable();
-        feed.unreadable.clear();
-        feed.refresh().await;
-        while let Ok((_, update)) = told.try_recv() {
-            table.take(update, Instant::now());
-        }
-        assert!(table.failure().is_some());
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_pass_whose_look_for_deadlocks_has_failed_says_so_and_does_not_end() {

@@ -192,6 +192,7 @@ impl State {
         let mut shown: Vec<_> = self.looks.values().flatten().cloned().collect();
         shown.sort_unstable();
         shown.dedup();
+        shown.retain(|key| !self.table.unreadable.contains_key(key));
         shown.truncate(MOST_SHOWN);
         FeedRequest {
             round: 0,
@@ -266,6 +267,23 @@ mod tests {
         // It is measured anew with each table.
         reader.select(&Selection::default());
         assert!(reader.state().cost < Duration::MAX);
+    }
+
+    /// Its record may be damaged: that is no failure of the store, and all others are looked at.
+    #[tokio::test]
+    async fn a_key_that_cannot_be_read_is_looked_at_in_passes_only() {
+        let store = leasehold::testing::TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_refusing();
+        let refused = client.inspect("k").await.unwrap_err();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let look = reader.look();
+        look.shows(&["j".to_owned(), "k".to_owned()]);
+        assert_eq!(reader.state().wants().shown, ["j", "k"]);
+        let failed = Update::Failed(refused);
+        reader.state().table.take(failed, Instant::now());
+        assert!(reader.with(|table| table.failure().is_none()));
+        assert_eq!(reader.state().wants().shown, ["j"]);
     }
 
     /// By default Prometheus waits for 10 s, and then has no metric that says that the store is down.

@@ -95,16 +95,16 @@ impl Model {
 
     /// What is to be read: above all the keys on the screen.
     pub(super) fn wants(&self) -> FeedRequest {
+        let lines = self.lines().map(|(lock, _)| &lock.view.key);
+        let mut shown: Vec<_> = match &self.details {
+            Some((key, _)) => vec![key.clone()],
+            None => lines.cloned().collect(),
+        };
+        shown.retain(|key| !self.table.unreadable.contains_key(key));
         FeedRequest {
             round: self.round,
             pattern: self.pattern.clone(),
-            shown: match &self.details {
-                Some((key, _)) => vec![key.clone()],
-                None => self
-                    .lines()
-                    .map(|(lock, _)| lock.view.key.clone())
-                    .collect(),
-            },
+            shown,
             deadlocks: true,
         }
     }

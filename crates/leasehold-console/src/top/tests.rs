@@ -188,6 +188,13 @@ fn what_is_shown_is_what_needs_details() {
     assert_eq!(model.wants().shown, ["a"]);
     typed(&mut model, "\u{1b}");
     assert_eq!(model.wants().shown, ["a", "b"]);
+    // What cannot be read only passes look at.
+    let damaged = vec![("a".to_owned(), "damaged".to_owned())];
+    for update in [Update::Page(vec![], damaged), Update::Ended] {
+        model.take(update, at(1)).unwrap();
+    }
+    model.details = Some(("a".to_owned(), 0));
+    assert_eq!(model.wants().shown, [""; 0]);
 }
 
 #[test]

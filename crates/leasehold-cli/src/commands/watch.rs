@@ -82,15 +82,23 @@ pub(super) async fn watch(
         if std::mem::take(&mut failed) {
             printer.notice("the store answers again");
         }
-        let listed = table.locks().filter(|lock| args.lists(&lock.view));
-        let locks = listed.map(|lock| (lock.view.key.clone(), lock.view.clone()));
-        let locks: Locks = locks.collect();
+        let locks = listed(&table, before.as_ref(), args);
         let text = text(&table, &locks, before.as_ref(), args, printer)?;
         if !signals.while_writing(printer.beside(&text)).await? {
             return Ok(exit::OK);
         }
         before = Some(locks);
     }
+}
+
+/// The locks that are asked for; of one that cannot be read now, what was seen last: it is not free.
+fn listed(table: &LockTable, before: Option<&Locks>, args: &LsArgs) -> Locks {
+    let now = table.locks().map(|lock| &lock.view);
+    let now = now.filter(|view| args.lists(view));
+    let last = before.into_iter().flat_map(Locks::values);
+    let last = last.filter(|view| table.unreadable.contains_key(&view.key));
+    let all = last.chain(now);
+    all.map(|view| (view.key.clone(), view.clone())).collect()
 }
 
 /// What there is to print, if anything.
@@ -101,7 +109,9 @@ fn text(
     args: &LsArgs,
     printer: &Printer,
 ) -> Result<String, Failure> {
-    let listed = || match &*locks.values().cloned().collect::<Vec<_>>() {
+    let is_read = |view: &&KeyView| !table.unreadable.contains_key(&view.key);
+    let read = || locks.values().filter(is_read).cloned();
+    let listed = || match &*read().collect::<Vec<_>>() {
         [] => "no locks\n".to_owned(),
         views => tables::of_locks(views, width()).text(views.iter(), true),
     };

@@ -70,6 +70,26 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
     assert_eq!(terminal.end().code(), Some(0));
 }
 
+/// Whoever starts something where a lock is free must not start it because a record is damaged.
+#[tokio::test]
+async fn a_lock_that_cannot_be_read_is_not_said_to_be_free() {
+    let store = Store::redis();
+    let (holder, _) = store.holder(&["k"]).await;
+    let watch = printing(&store, "ls --watch=100ms --json", "\"k\"").await;
+    holder.ends_by(Signal::KILL).await;
+    let server = store.server();
+    server.command(&["RPUSH", "theirs", "x"]);
+    server.command(&["RENAME", "theirs", "leasehold:lock:k"]);
+    watch.says("skipped k: ").await;
+    let _other = store.holder(&["other"]).await;
+    let seen = &json_lines(&watch.prints("").await)[0];
+    assert_eq!(seen["key"], "other");
+    server.command(&["DEL", "leasehold:lock:k"]);
+    let seen = &json_lines(&watch.prints("").await)[0];
+    includes(seen, json!({"key": "k", "holders": []}));
+    watch.ends_by(Signal::TERM).await.has_code(Some(0));
+}
+
 #[tokio::test]
 async fn an_outage_is_said_once_and_waited_through() {
     let server = RedisServer::start();

@@ -155,10 +155,9 @@ impl LockView {
         (lock, lock_error): (Option<KeyView>, Option<String>),
         history: History,
     ) -> Self {
-        let (history, history_error) = match history {
-            Some(Ok(entries)) => (entries, None),
-            Some(Err(why)) => (Vec::new(), Some(why)),
-            None => (Vec::new(), None),
+        let (history, history_error) = match history.transpose() {
+            Ok(entries) => (entries.unwrap_or_default(), None),
+            Err(why) => (Vec::new(), Some(why)),
         };
         Self {
             key,

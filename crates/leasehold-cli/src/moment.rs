@@ -16,11 +16,7 @@ pub(crate) fn parse(text: &str) -> Result<SystemTime, String> {
         (Ok(ago), _) => ago,
         (_, Some(time)) => return Ok(SystemTime::from(time).max(SystemTime::UNIX_EPOCH)),
         (Err(why), _) if text.parse::<u64>().is_ok() => return Err(why),
-        _ => {
-            return Err(
-                "not a duration or a time; write it like 1h30m or 2026-01-31T12:00:00Z".to_owned(),
-            );
-        }
+        _ => Err("not a duration or a time; write it like 1h30m or 2026-01-31T12:00:00Z")?,
     };
     let then = SystemTime::now().checked_sub(ago);
     // No store has been there before.

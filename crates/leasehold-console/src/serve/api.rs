@@ -133,8 +133,7 @@ pub(super) async fn locks(
     let Query(selection) = selection?;
     selection.check()?;
     let table = shared.reader.make(|reader| reader.select(&selection));
-    let table = table.await;
-    Ok(Json(shared.reader.aged(&table)).into_response())
+    Ok(Json(shared.reader.aged(table.await)).into_response())
 }
 
 /// One key, and what the audit log says of it.
@@ -182,12 +181,17 @@ pub(super) async fn lock(
     Key::new(&key)?;
     // It is never closed.
     let _turn = shared.looks.acquire().await;
-    let mut view = KeyView::from(&shared.client.inspect(&key).await?);
-    shorten(&mut view, MOST_CLAIMS);
+    let (view, lock_error) = match shared.client.inspect(&key).await {
+        // The store answers, and the log may say more.
+        Err(error) if error.kind() == ErrorKind::Corrupt => (None, Some(error.reason().to_owned())),
+        seen => (Some(KeyView::from(&seen?)), None),
+    };
+    let mut lock = view.filter(KeyView::is_used);
+    lock.iter_mut().for_each(|it| shorten(it, MOST_CLAIMS));
     let history = histories::newest(&shared.client, &key).await;
     let history = history.map_err(|error| error.to_string());
-    let lock = view.is_used().then_some(view);
-    Ok(Json(LockView::new(key, (lock, None), Some(history))))
+    let view = LockView::new(key, (lock, lock_error), Some(history));
+    Ok(Json(view))
 }
 
 /// Something, and when it was found.

@@ -190,8 +190,7 @@ pub(super) async fn lock(
     lock.iter_mut().for_each(|it| shorten(it, MOST_CLAIMS));
     let history = histories::newest(&shared.client, &key).await;
     let history = history.map_err(|error| error.to_string());
-    let view = LockView::new(key, (lock, lock_error), Some(history));
-    Ok(Json(view))
+    Ok(Json(LockView::new(key, (lock, lock_error), Some(history))))
 }
 
 /// Something, and when it was found.

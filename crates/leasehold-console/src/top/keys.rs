@@ -142,7 +142,9 @@ impl Model {
                 self.over = Some(Overlay::Confirm(Box::new(view.clone())));
             }
             _ => {
-                let text = format!("nobody holds {key}");
+                let why = self.table.unreadable.get(key);
+                let free = || format!("nobody holds {key}");
+                let text = why.map_or_else(free, |why| format!("{key} cannot be read: {why}"));
                 self.tell(text, now);
             }
         }

@@ -421,6 +421,8 @@ fn details_have_the_history_of_the_key() {
     let shown = lines(&screen(&mut model, SIZES[0], true, 22));
     let unread = "orders/42 cannot be read: it is damaged".to_owned();
     assert!(shown.contains(&unread), "{shown:?}");
+    typed(&mut model, "b");
+    assert_eq!(model.notice(at(1)), Some(&*unread));
     // That of another key is not shown.
     model.history = Some(("other".to_owned(), Ok(vec![])));
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));

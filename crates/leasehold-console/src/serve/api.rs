@@ -64,6 +64,8 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let status = match error.kind() {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            // The store answers: it is the record that cannot be read.
+            ErrorKind::Corrupt => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self {
@@ -142,6 +144,7 @@ pub(super) struct LockView {
     key: String,
     /// Null: it is free, or cannot be read.
     lock: Option<KeyView>,
+    /// Of events only: who asks once, and reads no more than `lock`, has to see that it failed.
     lock_error: Option<String>,
     /// The newest entries, the newest first.
     history: Vec<EntryView>,
@@ -181,16 +184,12 @@ pub(super) async fn lock(
     Key::new(&key)?;
     // It is never closed.
     let _turn = shared.looks.acquire().await;
-    let (view, lock_error) = match shared.client.inspect(&key).await {
-        // The store answers, and the log may say more.
-        Err(error) if error.kind() == ErrorKind::Corrupt => (None, Some(error.reason().to_owned())),
-        seen => (Some(KeyView::from(&seen?)), None),
-    };
-    let mut lock = view.filter(KeyView::is_used);
-    lock.iter_mut().for_each(|it| shorten(it, MOST_CLAIMS));
+    let mut view = KeyView::from(&shared.client.inspect(&key).await?);
+    shorten(&mut view, MOST_CLAIMS);
     let history = histories::newest(&shared.client, &key).await;
     let history = history.map_err(|error| error.to_string());
-    Ok(Json(LockView::new(key, (lock, lock_error), Some(history))))
+    let lock = view.is_used().then_some(view);
+    Ok(Json(LockView::new(key, (lock, None), Some(history))))
 }
 
 /// Something, and when it was found.

@@ -276,6 +276,8 @@ mod tests {
         let client = store.connect().await.unwrap();
         store.make_refusing();
         let refused = client.inspect("k").await.unwrap_err();
+        store.make_unavailable();
+        let unanswered = client.inspect("j").await.unwrap_err();
         let reader = Reader::begin(client, Duration::from_secs(1));
         let look = reader.look();
         look.shows(&["j".to_owned(), "k".to_owned()]);
@@ -283,6 +285,9 @@ mod tests {
         let failed = Update::Failed(refused);
         reader.state().table.take(failed, Instant::now());
         assert!(reader.with(|table| table.failure().is_none()));
+        let failed = Update::Failed(unanswered);
+        reader.state().table.take(failed, Instant::now());
+        assert!(reader.with(|table| table.failure().is_some()));
         assert_eq!(reader.state().wants().shown, ["j"]);
     }
 

@@ -1,12 +1,12 @@
 //! `leasehold ls --watch`: what is printed when locks change, and when they do not.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::fs;
-use rustix::fs::{Mode, OFlags};
 use crate::children::Gate;
 use crate::common::pty::Terminal;
 use crate::common::*;
+use rustix::fs::{Mode, OFlags};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
 
 on_each_store!(
     changes_are_tables_of_their_own,

@@ -46,7 +46,7 @@ pub(super) fn lacking(text: &str) -> Option<String> {
 /// A user who may not run scripts.
 pub(super) fn no_scripts(prefix: &str, classic: bool) -> StoreError {
     let rule = match classic {
-        true => ACL_OF_CLASSIC.to_owned(),
+        true => ACL_OF_CLASSIC.replace("<prefix>", prefix),
         false => acl("<name>", prefix),
     };
     refused(

@@ -68,7 +68,7 @@ pub(crate) struct ResizeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  leasehold init -S redlock://a,b,c,d,e\n  \
     leasehold init -S 'redis://db1/?restart=quarantine'\n  \
-    leasehold init -S 'local:/var/lib/leasehold?group=ops'\n  \
+    leasehold init -S 'local:/var/lib/ops-locks?group=ops'\n  \
     leasehold init --dry-run -S postgres://app@pg1/app")]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per server")))]
 pub(crate) struct InitArgs {

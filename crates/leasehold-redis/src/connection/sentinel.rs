@@ -35,15 +35,17 @@ pub(super) async fn ask(
         command.arg(what);
         command
     };
+    // The epoch first: with a fail-over in between, a new primary has the old epoch. The other way
+    // round the old one would have the new epoch, and would be kept.
     let questions = [
-        sentinel(&["GET-MASTER-ADDR-BY-NAME", master]),
         sentinel(&["MASTER", master]),
+        sentinel(&["GET-MASTER-ADDR-BY-NAME", master]),
     ];
     let Ok(answers) = timeout(limit, connection.ask_all(&questions)).await else {
         return Err(errors::silent(limit));
     };
     let answers = answers.map_err(errors::of_connection)?;
-    let [whom, about] = answers.as_slice() else {
+    let [about, whom] = answers.as_slice() else {
         return Err(odd());
     };
     match whom {

@@ -143,6 +143,21 @@ async fn a_sentinel_that_forbids_to_subscribe_names_a_new_primary_all_the_same()
     .await;
 }
 
+/// A Sentinel is asked for the epoch and for the address, and may hear of a fail-over in between. A
+/// client that took the old primary for that of the new epoch stayed there.
+#[tokio::test]
+async fn a_fail_over_between_two_questions_is_not_missed() {
+    let (old, new) = (RedisServer::start(), RedisServer::start());
+    let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
+    sentinel.say_next((new.port(), 2));
+    let store = store_of(&[&sentinel]).await;
+    until("a claim reaches the new primary", async || {
+        let _ = store.claim(&key("k"), &claim(&store, 1)).await;
+        new.query::<usize>(&["EXISTS", "leasehold:lock:k"]) == 1
+    })
+    .await;
+}
+
 /// Answered by the server itself: nothing has run there.
 #[tokio::test]
 async fn a_demoted_primary_sends_us_on_to_the_new_one() {

@@ -20,6 +20,8 @@ struct Shared {
     says: Mutex<Says>,
     /// It refuses to be listened to, and says this from then on.
     refuses: Mutex<Says>,
+    /// What it says once it has answered one question more.
+    next: Mutex<Says>,
     switched: broadcast::Sender<()>,
     /// One permit for each question that was asked.
     asked: Semaphore,
@@ -32,6 +34,7 @@ impl FakeSentinel {
         let shared = Arc::new(Shared {
             says: Mutex::new(says),
             refuses: Mutex::default(),
+            next: Mutex::default(),
             switched: broadcast::Sender::new(16),
             asked: Semaphore::new(0),
         });
@@ -56,6 +59,11 @@ impl FakeSentinel {
     /// Nobody may listen to it; whoever wants to makes it say something else.
     pub(crate) fn refuse(&self, then: (u16, u64)) {
         *self.shared.refuses.lock().unwrap() = Some(then);
+    }
+
+    /// Says something else as soon as it has answered one question more.
+    pub(crate) fn say_next(&self, says: (u16, u64)) {
+        *self.shared.next.lock().unwrap() = Some(says);
     }
 
     /// Waits until it was asked so many times more.
@@ -122,6 +130,13 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
             }
             _ => "-ERR unknown\r\n".to_owned(),
         };
+        let next = match words.first() {
+            Some(&"SENTINEL") => shared.next.lock().unwrap().take(),
+            _ => None,
+        };
+        if next.is_some() {
+            *shared.says.lock().unwrap() = next;
+        }
         if writer.write_all(answer.as_bytes()).await.is_err() {
             return;
         }

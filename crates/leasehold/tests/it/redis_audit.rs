@@ -42,6 +42,20 @@ async fn a_log_that_grows_has_an_end() {
     assert_eq!(log.next().await.unwrap().len(), 1);
 }
 
+/// Nothing of it is saved. A damaged record added an entry with each attempt.
+#[tokio::test]
+async fn what_a_step_has_noted_that_fails_is_not_in_the_log() {
+    let server = RedisServer::start();
+    let store = connect(&format!("{}?audit=1000", server.url())).await;
+    let (store, key) = (store.unwrap(), key("k"));
+    queue_up(&store, &key, [1, 2]).await;
+    // Who waits is read when the holder has gone.
+    server.command(&["HSET", "leasehold:lock:k", id(2).expose(), "x"]);
+    store.release(&key, &release(1)).await.unwrap_err();
+    let entries: usize = server.query(&["XLEN", "leasehold:audit"]);
+    assert_eq!(entries, 1, "the grant of the first");
+}
+
 /// Whoever may read the log cannot release, take over or enter anything, and a note is none of its
 /// business. Not what is shown of it counts here, but what lies there.
 #[tokio::test]

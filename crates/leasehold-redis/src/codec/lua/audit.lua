@@ -38,6 +38,6 @@ if log then
     for last = count, before + 1, -1 do
       entries[last] = nil
     end
-    count, last_body = before, nil
+    count, last_body = min(count, before), nil
   end
 end

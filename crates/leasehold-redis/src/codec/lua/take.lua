@@ -13,7 +13,7 @@ local function millis(micros)
   return math.max(math.ceil(micros / 1000), 1)
 end
 -- include machine.lua
-local at_length, cut, entries_before = nil, nil, 0
+local at_length, cut, entries_before
 
 -- Answers what to say, packed and not, and whether it must be written.
 local function further(at, dry, may_force)
@@ -27,6 +27,7 @@ local function further(at, dry, may_force)
   if not answer then
     write_queue()
   end
+  entries_before = entries and #entries
   touched[key] = answer and IN_QUEUE or CHANGED
   if (silent or not answer) and not at_length then
     at_length, cut = machine()
@@ -37,7 +38,6 @@ local function further(at, dry, may_force)
   if answer then
     return answer
   end
-  entries_before = entries and #entries
   return at_length(at, dry, may_force)
 end
 
@@ -49,8 +49,10 @@ take = function(at, dry, may_force)
   elseif values[at] == nil then
     values[at] = call('MGET', KEYS[at])[1]
   end
+  entries_before = entries and #entries
   local well, answer, said, must = pcall(further, at, dry, may_force)
-  if note and type(answer) == 'table' then
+  -- Nothing of a step that failed was written, in whatever way it failed.
+  if note and (not well or type(answer) == 'table') then
     forget_entries(entries_before)
   end
   if not well then

@@ -90,7 +90,7 @@ pub async fn take(store: &impl LockStore, key: &Key, ttl: Duration) -> Trial {
     let done = if store.capabilities().queueing {
         steps(store, key, ttl, &mut trial).await
     } else {
-        plain_steps(store, key).await
+        plain_steps(store, key, ttl).await
     };
     trial.deaf = !store.capabilities().push;
     trial.failed = done.err();
@@ -118,11 +118,10 @@ fn release(id: &ClaimId) -> Release {
 }
 
 /// Where there is no queue.
-async fn plain_steps(store: &impl LockStore, key: &Key) -> Result<(), Failed> {
-    // Short, so that a set with a small `max_ttl` admits it.
+async fn plain_steps(store: &impl LockStore, key: &Key, ttl: Duration) -> Result<(), Failed> {
     let claim = Claim {
         wait: false,
-        ..Claim::new(fresh(), Mode::EXCLUSIVE, Duration::from_secs(1))
+        ..Claim::new(fresh(), Mode::EXCLUSIVE, ttl)
     };
     granted("acquire a lock", store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);

@@ -235,6 +235,15 @@ async fn servers_with_a_vote_each_are_examined_together() {
     assert_eq!((found.len(), seen.code()), (3, Some(1)), "{found:?}");
 }
 
+/// The lock that is tried lasts no longer than a lock of the set may: it was refused there.
+#[tokio::test]
+async fn a_set_whose_locks_are_short_is_examined() {
+    let servers = Independent::start(3);
+    let url = format!("{}?max_ttl=999ms", servers.url());
+    run_at(&url, "init").await.has_code(Some(0));
+    finds(&url, 0, &["note persistence"; 3]).await;
+}
+
 #[tokio::test]
 async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let rights = "on >secret ~leasehold:* resetchannels &leasehold:* +@all";

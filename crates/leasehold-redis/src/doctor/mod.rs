@@ -67,7 +67,8 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
         for server in &mut brief.servers {
             server.retention = SHORTEST_RETENTION;
         }
-        Some(trial::run(RedlockStore::connect(brief).await, None).await)
+        let store = RedlockStore::connect(brief).await;
+        Some(trial::run(store, Some(options.max_ttl)).await)
     };
     let promise = match options.is_classic() {
         true => judge::CLASSIC_REDLOCK,

@@ -19,6 +19,18 @@ pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 /// A slower round trip leaves little of a short lease.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// What is true, and what helps, only where there are tokens.
+const RISING: &str = "; tokens keep rising";
+const FENCED: &str = ", or check tokens where the lock protects data";
+
+fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
+    let of_tokens = match facts.options.is_classic() {
+        true => "",
+        false => of_tokens,
+    };
+    said.to_owned() + of_tokens
+}
+
 pub(super) fn is_synced_always(facts: &Facts) -> bool {
     // While another process writes the file anew, this setting leaves out every sync.
     let leaves_out = facts.config("no-appendfsync-on-rewrite") == Some("yes");
@@ -122,15 +134,11 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             Some(fsync) => format!("append-only file, appendfsync {fsync}"),
             None => "append-only file; appendfsync is unknown: needs +config|get".to_owned(),
         };
+        let always = "set appendfsync always, no-appendfsync-on-rewrite no";
+        let lost = "unless each write is synced, a machine crash can lose the last grants";
         return Finding::new(Note, CHECK, found)
-            .meaning(
-                "unless each write is synced, a machine crash can lose the last grants; tokens keep \
-                 rising",
-            )
-            .remedied(
-                "set appendfsync always, no-appendfsync-on-rewrite no; or check tokens where the \
-                 lock protects data",
-            );
+            .meaning(with_tokens(facts, lost, RISING))
+            .remedied(with_tokens(facts, always, FENCED));
     }
     let (found, meaning) = match facts.config("save") {
         Some("") => (
@@ -149,7 +157,7 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
     };
     Finding::new(Warning, CHECK, found)
         .meaning(meaning)
-        .remedied("set appendonly yes, or check fencing tokens where the lock protects data")
+        .remedied(with_tokens(facts, "set appendonly yes", FENCED))
 }
 
 /// What a restart leaves where a quarantine follows it.
@@ -196,16 +204,19 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     }
     let lagging = replicas.iter().filter(|_| facts.part != Part::Voter);
     let found = format!("{} connected", replicas.len());
-    let connected = Finding::new(Note, "replicas", found).meaning(match (facts.part, facts.options.restart) {
-        (Part::Voter, _) => {
-            "a replica that takes over at the same address counts as a restart, with a quarantine"
-        }
-        (_, Restart::Trust) => {
-            "a fail-over can lose grants that had not reached the promoted replica; tokens keep \
-             rising"
-        }
-        (_, Restart::Quarantine(_)) => "a fail-over is followed by a quarantine",
-    });
+    let (means, of_tokens) = match (facts.part, facts.options.restart) {
+        (Part::Voter, _) if !facts.options.is_classic() => (
+            "a replica that takes over at the same address counts as a restart, with a quarantine",
+            "",
+        ),
+        (_, Restart::Trust) => (
+            "a fail-over can lose grants that had not reached the promoted replica",
+            RISING,
+        ),
+        (_, Restart::Quarantine(_)) => ("a fail-over is followed by a quarantine", ""),
+    };
+    let connected = Finding::new(Note, "replicas", found);
+    let connected = connected.meaning(with_tokens(facts, means, of_tokens));
     lagging.filter_map(behind).chain([connected]).collect()
 }
 

@@ -128,6 +128,29 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
     assert_eq!(complaints(&node), []);
 }
 
+/// The classic layout has neither tokens nor a quarantine.
+#[test]
+fn what_there_is_not_is_no_advice() {
+    let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let said = |facts: &Facts| {
+        let found = judge(facts).into_iter();
+        let said = found.map(|it| it.consequence + &it.remedy.unwrap_or_default());
+        said.collect::<String>()
+    };
+    let native = ["tokens keep rising", "check tokens", "quarantine"];
+    for (info, config) in [(replica, "appendfsync=everysec"), ("aof_enabled=0", "")] {
+        for part in [Part::Alone, Part::Node, Part::Voter] {
+            let mut facts = with(info, config);
+            facts.part = part;
+            let text = said(&facts);
+            assert!(native.iter().any(|it| text.contains(it)), "{text}");
+            facts.options = facts.options.classic();
+            let text = said(&facts);
+            assert!(!native.iter().any(|it| text.contains(it)), "{text}");
+        }
+    }
+}
+
 #[test]
 fn all_servers_together() {
     let worst = |facts: &[Facts], trial: &Trial| {

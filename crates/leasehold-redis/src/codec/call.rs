@@ -116,6 +116,8 @@ impl Step {
 pub(crate) enum Request<'a> {
     /// Steps that are taken one after the other; with `all`, all of them or none.
     Steps { steps: &'a [Arc<Step>], all: bool },
+    /// The same, of which the audit log learns nothing.
+    Unlogged { steps: &'a [Arc<Step>], all: bool },
     /// A look at a key.
     Look { key: &'a str },
     /// Another script, which needs to know nothing of the server. `last`: it is sent only after
@@ -141,7 +143,7 @@ impl<'a> Request<'a> {
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
         let (steps, key) = match *self {
-            Self::Steps { steps, .. } => (steps, None),
+            Self::Steps { steps, .. } | Self::Unlogged { steps, .. } => (steps, None),
             Self::Look { key } | Self::Call { key, .. } => (&[][..], Some(key)),
         };
         steps.iter().map(|step| &*step.key).chain(key)
@@ -167,6 +169,10 @@ impl<'a> Request<'a> {
                 let mut call = begin(&SCRIPTS.step, steps.len() + beside, size.sum());
                 add_steps(&mut call, steps, all, terms);
                 call
+            }
+            Self::Unlogged { steps, all } => {
+                let audit = None;
+                Self::Steps { steps, all }.command(in_full, Terms { audit, ..terms })
             }
             Self::Look { key } => {
                 let count = 1 + usize::from(terms.last.is_some());
@@ -194,6 +200,14 @@ impl<'a> Request<'a> {
                 steps: [step],
                 all: false,
             } => Some(step).filter(|step| step.verb() <= verb::RELEASE),
+            _ => None,
+        }
+    }
+
+    /// The same without the audit log; `None` where there is none.
+    pub(crate) fn without_log(&self) -> Option<Self> {
+        match *self {
+            Self::Steps { steps, all } => Some(Self::Unlogged { steps, all }),
             _ => None,
         }
     }

@@ -101,6 +101,28 @@ async fn a_slot_moves_a_hundred_times_under_those_who_hold_and_wait() {
     assert_eq!(held.release().await.unwrap(), Released::Held);
 }
 
+/// The log of a slot is a key of its own, and may lie on another node than a record: leases were lost
+/// then, and no lock was granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_are_logged_are_used_while_their_slot_moves() {
+    let cluster = Cluster::builder().replicas(0).start();
+    let settings = Settings::default().with_ttl(LIMIT).with_waiter_ttl(LIMIT);
+    let client = client_with(&format!("{}?audit=1000", cluster.url()), settings).await;
+    let (kept, free) = ("{slot}kept", "{slot}free");
+    let held = client.mutex(kept).unwrap().lock().await.unwrap();
+    let moving = begin_move(&cluster, slot_of(&cluster, kept)).await;
+    for _ in 0..2 {
+        held.renew().await.unwrap();
+        let lock = client.mutex(free).unwrap();
+        let lease = soon("a lock", lock.lock()).await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Released::Held);
+        // The log stays behind.
+        moving.migrate_key(&format!("leasehold:lock:{kept}"));
+    }
+    moving.finish().await;
+    assert_eq!(held.release().await.unwrap(), Released::Held);
+}
+
 /// Keys of one slot are claimed in one step; not while some of them are on one
 /// node and some on another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

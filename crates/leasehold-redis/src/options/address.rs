@@ -38,6 +38,11 @@ pub enum RedisAddress {
 }
 
 impl RedisAddress {
+    pub(crate) fn tcp(host: impl Into<String>, port: u16, tls: bool) -> Self {
+        let host = host.into();
+        Self::Tcp { host, port, tls }
+    }
+
     /// Host and port, or the path.
     pub(crate) fn shown(&self) -> String {
         match self {

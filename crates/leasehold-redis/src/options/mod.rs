@@ -163,20 +163,12 @@ impl Default for RedisOptions {
 impl RedisOptions {
     /// Makes options for a server with TCP.
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
-        Self::at(RedisAddress::Tcp {
-            host: host.into(),
-            port,
-            tls: false,
-        })
+        Self::at(RedisAddress::tcp(host, port, false))
     }
 
     /// Makes options for a server with TLS. Needs the feature `tls-ring`.
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
-        Self::at(RedisAddress::Tcp {
-            host: host.into(),
-            port,
-            tls: true,
-        })
+        Self::at(RedisAddress::tcp(host, port, true))
     }
 
     /// Makes options for a server with a Unix socket.

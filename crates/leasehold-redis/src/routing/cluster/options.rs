@@ -173,11 +173,7 @@ impl RedisClusterOptions {
     /// How to talk to one node.
     pub(super) fn at(&self, node: &Address) -> RedisOptions {
         RedisOptions {
-            address: RedisAddress::Tcp {
-                host: node.host.clone(),
-                port: node.port,
-                tls: self.tls,
-            },
+            address: RedisAddress::tcp(&node.host, node.port, self.tls),
             ..self.node.clone()
         }
     }

@@ -115,8 +115,7 @@ impl AckPolicy {
             return refused("appendonly no", "set appendonly to yes");
         }
         let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("appendfsync");
-        let answer = connection.ask(&config).await;
+        let answer = connection.ask(config.arg("GET").arg("appendfsync")).await;
         // A user who may not ask finds out by the time-out.
         let policy = field(&answer.map_err(errors::of_connection)?, "appendfsync");
         match policy.as_deref() {

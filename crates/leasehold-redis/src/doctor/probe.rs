@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_core::SetTerms;
 use leasehold_store::random::random_u128;
 use leasehold_store::{StoreError, clock};
-use redis::{Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
@@ -15,7 +15,7 @@ use crate::codec::record::Bytes;
 use crate::codec::script::micros;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::socket::Socket;
-use crate::connection::value::text_of;
+use crate::connection::value::{items, text_of};
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
 use crate::options::{RedisOptions, SHORTEST_RETENTION};
@@ -83,6 +83,10 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
 async fn all(connection: &Socket, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
     let answers = connection.ask_all(pipeline.cmd_iter()).await;
     answers.map_err(errors::of_connection)
+}
+
+async fn one(connection: &Socket, command: &Cmd) -> Result<Value, StoreError> {
+    connection.ask(command).await.map_err(errors::of_connection)
 }
 
 async fn look(
@@ -157,20 +161,17 @@ async fn read_vote(
         // Nobody can tell; clients are refused, and say why.
         return Ok(None);
     }
-    let (mut marker, key) = (redis::pipe(), format!("{}boot", facts.options.prefix));
-    marker.cmd("MGET").arg(key);
-    let marker = match all(connection, &marker).await?.pop() {
-        Some(Value::Array(values)) => match values.into_iter().next() {
-            Some(Value::BulkString(marker)) => marker,
-            Some(Value::Nil) => return Ok(Some(Vote::Unmarked)),
-            _ => return Ok(None),
-        },
+    let key = format!("{}boot", facts.options.prefix);
+    let found = one(connection, redis::cmd("MGET").arg(key)).await?;
+    let marker = match items(&found) {
+        Some([Value::BulkString(marker)]) => marker,
+        Some([Value::Nil]) => return Ok(Some(Vote::Unmarked)),
         _ => return Ok(None),
     };
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
     let now = ours.saturating_add(theirs);
-    Ok(vote_of(&marker, facts.info("run_id"), now, terms))
+    Ok(vote_of(marker, facts.info("run_id"), now, terms))
 }
 
 /// A marker is: when the quarantine ends, how long one is, the run id, and the set. `terms`: what
@@ -203,14 +204,11 @@ pub(super) fn vote_of(
 }
 
 async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError> {
-    let mut time = redis::pipe();
-    time.cmd("TIME");
+    let time = redis::cmd("TIME");
     let mut looks = Vec::with_capacity(CLOCK_LOOKS);
     for _ in 0..CLOCK_LOOKS {
         let (sent, ours) = (clock::now(), clock::wall());
-        let Some(answer) = all(connection, &time).await?.pop() else {
-            continue;
-        };
+        let answer = one(connection, &time).await?;
         let within = clock::now().since(sent) / 2;
         let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(answer) else {
             return Ok(None);
@@ -229,12 +227,11 @@ async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError
 }
 
 async fn measure(connection: &Socket) -> Result<Latency, StoreError> {
-    let mut ping = redis::pipe();
-    ping.cmd("PING");
+    let ping = redis::cmd("PING");
     let mut took = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let sent = clock::now();
-        all(connection, &ping).await?;
+        one(connection, &ping).await?;
         took.push(clock::now().since(sent));
     }
     took.sort_unstable();

@@ -75,12 +75,10 @@ write_queue = function()
   end
   -- Letting go first: then the write may pass even if the memory is full.
   local done = #gone > 0 and redis.pcall('HDEL', key, unpack(gone))
-  local seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched,
-    arrival, deadline, weight, first_granted, last_granted, first, last = unpack(head)
-  done = type(done) == 'table' and done or redis.pcall('HSET', key, ' head', pack('<BBBddddddBdddddddddBc0Bc0Bc0Bc0',
-    108, 104, 1, seen, past, token, tail, far, ends, buried, bears, used, earliest, granted, waiting, watched, arrival,
-    deadline, weight, #first_granted, first_granted, #last_granted, last_granted, #first, first, #last, last),
-    unpack(there))
+  local first_granted, last_granted, first, last = unpack(head, 17)
+  local ids = pack('<Bc0Bc0Bc0Bc0', #first_granted, first_granted, #last_granted, last_granted, #first, first, #last, last)
+  done = type(done) == 'table' and done or redis.pcall('HSET', key, ' head',
+    pack('<BBBddddddBddddddddd', 108, 104, 1, unpack(head, 1, 16)) .. ids, unpack(there))
   if type(done) == 'table' then
     last_token = token_before
     if note then

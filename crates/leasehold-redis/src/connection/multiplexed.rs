@@ -238,8 +238,7 @@ impl Connection {
 
     /// Ends the connection if the server does not say within `limit` that it is there.
     pub(crate) async fn check(&self, limit: Duration) {
-        let ping = redis::cmd("PING");
-        let answer = timeout(limit, self.socket.ask(&ping)).await;
+        let answer = timeout(limit, self.socket.ask(&redis::cmd("PING"))).await;
         if !matches!(answer, Ok(Ok(_))) {
             self.leave();
         }

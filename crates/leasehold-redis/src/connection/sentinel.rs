@@ -50,8 +50,7 @@ pub(super) async fn ask(
     };
     match whom {
         Value::Nil => {
-            let all = sentinel(&["MASTERS"]);
-            let known = timeout(limit, connection.ask(&all)).await;
+            let known = timeout(limit, connection.ask(&sentinel(&["MASTERS"]))).await;
             // None where it does not say.
             let known = match known {
                 Ok(Ok(Value::Array(known))) => known,

@@ -227,11 +227,10 @@ async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError
 }
 
 async fn measure(connection: &Socket) -> Result<Latency, StoreError> {
-    let ping = redis::cmd("PING");
     let mut took = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let sent = clock::now();
-        one(connection, &ping).await?;
+        one(connection, &redis::cmd("PING")).await?;
         took.push(clock::now().since(sent));
     }
     took.sort_unstable();

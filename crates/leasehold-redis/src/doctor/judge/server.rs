@@ -24,11 +24,8 @@ const RISING: &str = "; tokens keep rising";
 const FENCED: &str = ", or check tokens where the lock protects data";
 
 fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
-    let of_tokens = match facts.options.is_classic() {
-        true => "",
-        false => of_tokens,
-    };
-    said.to_owned() + of_tokens
+    let classic = facts.options.is_classic();
+    said.to_owned() + if classic { "" } else { of_tokens }
 }
 
 pub(super) fn is_synced_always(facts: &Facts) -> bool {

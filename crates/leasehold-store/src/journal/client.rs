@@ -1,7 +1,7 @@
 //! The round trips of a client, and what follows from their answers.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use leasehold_core::{Command, Event, Inbox, Moment, Outcome, Push, StoreTime};
@@ -24,7 +24,8 @@ const LATE: (usize, Duration) = (2, Duration::from_millis(200));
 pub(super) struct Client<J> {
     pub(super) journal: J,
     pub(super) keys: Keys,
-    pub(super) sink: Mutex<Option<Arc<dyn PushSink>>>,
+    /// The open inbox keeps it: a sink may keep this store.
+    pub(super) sink: Mutex<Option<Weak<dyn PushSink>>>,
     pub(super) sweep: Sweep,
 }
 
@@ -58,8 +59,14 @@ impl Tries {
 
 impl<J: Journal> Client<J> {
     pub(super) fn push(&self, push: Push) {
-        let sink = lock(&self.sink).clone();
-        if let Some(sink) = sink.filter(|_| self.journal.epoch() != 0) {
+        if self.journal.epoch() != 0 {
+            self.push_in_any_case(push);
+        }
+    }
+
+    pub(super) fn push_in_any_case(&self, push: Push) {
+        let sink = lock(&self.sink).as_ref().and_then(Weak::upgrade);
+        if let Some(sink) = sink {
             sink.push(push);
         }
     }

@@ -112,11 +112,22 @@ impl<J: Journal> Records for JournalStore<J> {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        *lock(&self.0.sink) = Some(sink);
+        *lock(&self.0.sink) = Some(Arc::downgrade(&sink));
         let bell = Arc::new(Bell(Arc::downgrade(&self.0)));
-        self.0.journal.listen(bell).await
+        Ok(Box::new(Open {
+            _inbox: self.0.journal.listen(bell).await?,
+            _sink: sink,
+        }))
     }
 }
+
+/// An open inbox, and who hears by it.
+struct Open {
+    _inbox: Box<dyn Listening>,
+    _sink: Arc<dyn PushSink>,
+}
+
+impl Listening for Open {}
 
 struct Bell<J>(Weak<Client<J>>);
 
@@ -143,9 +154,8 @@ impl<J: Journal> Doorbell for Bell<J> {
 impl<J: Journal> PushSink for Bell<J> {
     fn push(&self, push: Push) {
         // Also when nothing is heard any more: that is what it says.
-        let client = self.0.upgrade();
-        if let Some(sink) = client.and_then(|client| lock(&client.sink).clone()) {
-            sink.push(push);
+        if let Some(client) = self.0.upgrade() {
+            client.push_in_any_case(push);
         }
     }
 }

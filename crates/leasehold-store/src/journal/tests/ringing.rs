@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Push, StoreTime};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::entry::{self, Steps};
@@ -211,4 +212,16 @@ async fn a_look_at_what_is_damaged_is_not_tried_again() {
     drop((store, listening));
     // Who tries again keeps the journal.
     assert_eq!(timeout(PATIENCE, rung.recv()).await.unwrap(), None);
+}
+
+/// A client's sink keeps its store: a store that kept the sink would keep both, and their connections.
+#[tokio::test]
+async fn who_does_not_listen_any_more_is_let_go() {
+    let (store, _rung) = OneKey::store();
+    let (sink, mut pushes) = unbounded_channel();
+    let listening = store.listen(Arc::new(Pushes(sink))).await.unwrap();
+    assert_eq!(pushes.try_recv().unwrap_err(), TryRecvError::Empty);
+    drop(listening);
+    assert_eq!(pushes.try_recv().unwrap_err(), TryRecvError::Disconnected);
+    drop(store);
 }

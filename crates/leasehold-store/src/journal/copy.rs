@@ -106,10 +106,10 @@ impl Copy {
                 .with_hint("correct the clock of the server")
         })?;
         let now = now(at, steps.listens);
-        let named = steps.ring.iter().enumerate();
-        let named = named.filter(|(place, _)| dead >> place & 1 == 1);
+        let named = steps.ring.iter().zip(0..u64::BITS);
+        let named = named.filter(|(_, place)| dead >> place & 1 == 1);
         let dead: Vec<_> = named
-            .map(|(_, inbox)| inbox)
+            .map(|(inbox, _)| inbox)
             .filter(|inbox| !self.queue.is_deaf(inbox))
             .collect();
         if !dead.is_empty() {

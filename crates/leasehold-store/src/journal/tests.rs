@@ -323,6 +323,20 @@ fn an_impossible_time_is_no_step() {
     assert_eq!(copy.queue, Copy::default().queue);
 }
 
+/// What is read may name more inboxes than there are bits for.
+#[test]
+fn who_has_no_bit_is_not_dead() {
+    let ring: Vec<_> = (0..100).map(inbox).collect();
+    let steps = Steps {
+        listens: true,
+        ring: ring.into(),
+        commands: Vec::new().into(),
+    };
+    let at = StoreTime(1_700_000_000_000_000);
+    let (outcomes, told) = Copy::default().take(&steps, at, 1).unwrap();
+    assert!(outcomes.is_empty() && told.is_empty());
+}
+
 /// A client with this inbox holds the key.
 fn hold(slot: &Slot, by: Inbox) {
     let claim = Command::Claim(claim(1, by, SECOND));

@@ -62,7 +62,7 @@ pub(super) struct ShutdownState {
     /// One that was under way has ended, or a claim has left.
     pub(super) departed: Notify,
     /// Requests under way that end a watch.
-    pub(super) ending: AtomicUsize,
+    ending: AtomicUsize,
     /// All claims are released, also those that are granted from now on.
     pub(super) releases: AtomicBool,
     /// Releases that were confirmed since it was closed.
@@ -115,6 +115,23 @@ impl Drop for UnderWay<'_> {
         if self.0.closed().is_some() {
             self.0.departed.notify_waiters();
         }
+    }
+}
+
+/// A request that ends a watch, until it is dropped, also with its runtime: a shutdown waits for it.
+pub(super) struct Ending(Arc<Session>);
+
+impl Ending {
+    pub(super) fn new(session: Arc<Session>) -> Self {
+        session.shutdown.ending.fetch_add(1, Ordering::SeqCst);
+        Self(session)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.shutdown.ending.fetch_sub(1, Ordering::SeqCst);
+        self.0.shutdown.departed.notify_waiters();
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use leasehold_core::{Backoff, HintLimit, Key, Moment, Snapshot};
 
 use super::keys::{KeySlot, Watched};
+use super::shutdown::Ending;
 use super::timing::{LOOK_AFTER_LAPSE, WATCH_LOOK, WATCH_TTL};
 use super::{Session, random_u64};
 use crate::clock;
@@ -156,9 +157,10 @@ impl Drop for KeyWatcher {
         session.keys.list(&self.home, &mut state);
         drop(state);
         if known {
+            let ending = Ending::new(session.clone());
             let (session, home) = (session.clone(), self.home.clone());
-            session.shutdown.ending.fetch_add(1, Ordering::SeqCst);
             self.session.runtime.spawn(async move {
+                let _ending = ending;
                 // If it is not heard, it ends by itself.
                 let stop = session.store.watch(&home.key, Duration::ZERO);
                 let limit = session.settings.operation_timeout;
@@ -167,8 +169,6 @@ impl Drop for KeyWatcher {
                 if let Some(home) = session.keys.find(&home.key) {
                     home.wake_watchers();
                 }
-                session.shutdown.ending.fetch_sub(1, Ordering::SeqCst);
-                session.shutdown.departed.notify_waiters();
             });
         }
     }

@@ -325,6 +325,28 @@ fn a_shutdown_ends_with_the_runtime_of_its_client() {
     assert_eq!((done.released, done.unconfirmed), (0, 1));
 }
 
+/// Nor for the end of a watch, which nobody tells the store any more.
+#[test]
+fn a_shutdown_does_not_wait_for_a_watch_that_ended_with_its_runtime() {
+    let (theirs, here) = (runtime(), runtime());
+    let client = theirs.block_on(leasehold::connect("memory:")).unwrap();
+    let mut leaders = theirs.block_on(async { client.election("e").unwrap().observe() });
+    theirs.block_on(leaders.next()).unwrap();
+    // Its driver ends before the runtime does.
+    let _ = theirs.block_on(async {
+        let done = client.shutdown(Duration::MAX).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        done
+    });
+    drop(theirs);
+    drop(leaders);
+    let shutdown = client.shutdown(Duration::MAX);
+    let done = here.block_on(soon("the shutdown", shutdown));
+    assert_eq!((done.released, done.unconfirmed), (0, 0));
+}
+
 /// Its driver may have sent the request that nobody answers.
 #[test]
 fn a_hand_over_ends_where_the_runtime_of_its_client_has_ended() {

@@ -81,6 +81,12 @@ struct State {
     sinks: Mutex<Vec<Weak<dyn PushSink>>>,
 }
 
+/// What a request fails with that gets no answer.
+const UNAVAILABLE: (ErrorKind, &str) = (
+    ErrorKind::Unavailable,
+    "the test has made the store unavailable",
+);
+
 #[derive(Debug, Clone, Copy, Default)]
 enum Fault {
     #[default]
@@ -160,7 +166,8 @@ impl TestStore {
 
     fn set(&self, fault: Fault) {
         let before = std::mem::replace(&mut *lock(&self.state.fault), fault);
-        if matches!(before, Fault::Unavailable) {
+        let is_down = |fault: Fault| matches!(fault, Fault::Unavailable);
+        if is_down(before) && !is_down(fault) {
             // What was not told meanwhile is looked for.
             let sinks: Vec<_> = {
                 let mut sinks = lock(&self.state.sinks);
@@ -212,18 +219,19 @@ impl State {
         &self,
         request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let fault = *lock(&self.fault);
-        let (kind, why) = match fault {
+        let fault = || *lock(&self.fault);
+        let (kind, why) = match fault() {
             Fault::Nothing => return request.await,
             Fault::Slow(by) => {
                 let answer = request.await;
                 sleep(by).await;
-                return answer;
+                // Nothing arrives that was on its way.
+                match fault() {
+                    Fault::Unavailable => UNAVAILABLE,
+                    _ => return answer,
+                }
             }
-            Fault::Unavailable => (
-                ErrorKind::Unavailable,
-                "the test has made the store unavailable",
-            ),
+            Fault::Unavailable => UNAVAILABLE,
             Fault::Refuses => (
                 ErrorKind::Refused,
                 "the test lets the store refuse everything",

@@ -1,9 +1,12 @@
 //! What `docs/testing.md` shows, as it stands there; and what it says of time.
 #![cfg(feature = "testing")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use leasehold::fence::Gate;
+use leasehold::observe::{Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
 use leasehold::{Client, ErrorKind, Loss, blocking};
 use tokio::time::{Instant, advance, sleep};
@@ -160,6 +163,48 @@ async fn slow_and_refusing_stores_are_seen() -> Result<(), leasehold::Error> {
     ] {
         assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     }
+    Ok(())
+}
+
+/// Nor does an answer arrive that was on its way.
+#[tokio::test(start_paused = true)]
+async fn who_is_unavailable_meanwhile_does_not_answer() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    store.make_slow(Duration::from_secs(2));
+    let breaks = async {
+        sleep(Duration::from_secs(1)).await;
+        store.make_unavailable();
+    };
+    let (seen, ()) = tokio::join!(client.inspect("k"), breaks);
+    assert!(seen.unwrap_err().is_unavailable());
+    Ok(())
+}
+
+struct Reconnects(Arc<AtomicU32>);
+
+impl Observer for Reconnects {
+    fn observe(&self, _claim: &ObservedClaim, _fact: Fact) {}
+
+    fn reconnected(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_unavailable_still_has_not_come_back() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let count = Arc::new(AtomicU32::new(0));
+    let observer = Reconnects(count.clone());
+    let client = store.builder().observer(observer).connect().await?;
+    let _lease = client.mutex("k")?.lock().await?;
+    // Its client listens by now.
+    sleep(Duration::from_secs(1)).await;
+    store.make_unavailable();
+    store.make_unavailable();
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+    store.restore();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
     Ok(())
 }
 

@@ -118,7 +118,7 @@ pub(super) fn quarantined(left: Duration) -> StoreError {
              (quarantine)"
         ),
     )
-    .with_hint("wait, as `lock` does; `leasehold init` marks a server that is new")
+    .with_hint("wait, as `lock` does; `leasehold init` marks a server that never had data")
     .with_retry_after(left)
 }
 

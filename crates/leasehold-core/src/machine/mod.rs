@@ -345,7 +345,7 @@ impl<T> KeyMachine<T> {
             let entry = &mut self.claims[at];
             match (driven, std::mem::take(&mut entry.fresh)) {
                 (true, true) => {}
-                (true, false) => entry.drivers += 1,
+                (true, false) => entry.drivers = entry.drivers.saturating_add(1),
                 (false, _) => entry.drivers = entry.drivers.saturating_sub(1),
             }
             self.settle(at, now);

@@ -67,6 +67,16 @@ fn a_push_before_its_claim_is_kept_however_many_came_before() {
     assert_eq!(keys.remembered, None, "nobody has to know anything more");
 }
 
+/// As many as calls on its lease at once.
+#[test]
+fn any_number_of_tasks_may_drive_a_claim() {
+    let mut keys = run();
+    for _ in 0..=u16::MAX {
+        keys.set_driven(at(2), ONE, true);
+    }
+    assert_eq!(phase(&keys, ONE), Held);
+}
+
 #[test]
 fn a_release_hands_on_within_the_client() {
     let mut keys = run();

@@ -215,12 +215,18 @@ impl DeadlockCheck {
         };
         let (shortest, longest) = PAUSES;
         let mut pause = self.after.max(shortest);
-        let mut looks = 0;
+        let (mut looks, mut told) = (0, false);
         loop {
             sleep(pause).await;
             // What cannot be read now is read later.
-            let found = find_of(session, &request.key, context).await.ok().flatten();
-            let Some((deadlock, younger)) = found else {
+            let found = find_of(session, &request.key, context).await;
+            if let Err(error) = &found
+                && !error.is_retryable()
+                && !std::mem::replace(&mut told, true)
+            {
+                tracing::warn!(%error, "cannot check for deadlocks");
+            }
+            let Some((deadlock, younger)) = found.ok().flatten() else {
                 looks = 0;
                 pause = (pause * 2).min(longest.max(self.after));
                 continue;

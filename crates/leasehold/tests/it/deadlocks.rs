@@ -1,8 +1,13 @@
 //! Deadlocks on stores without a server: found, reported and ended.
 
-use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner};
+use async_trait::async_trait;
+use leasehold::core::{Command, Inbox, Key, Snapshot};
+use leasehold::store::memory::MemoryStore;
+use leasehold::store::{Answer, Capabilities, Listening, Listing, PushSink};
+use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner, StoreError};
 use tokio::sync::mpsc;
 
+use crate::log::Log;
 use crate::steps::*;
 
 const AFTER: Duration = Duration::from_millis(100);
@@ -111,6 +116,56 @@ async fn a_check_needs_a_context() {
     let how = LockOptions::new().deadlock_timeout(AFTER);
     let refused = client.mutex("x").expect("a key").lock_opts(how).await;
     assert_eq!(refused.expect_err("no context").kind(), ErrorKind::Invalid);
+}
+
+/// A store whose client may lock, and not look.
+#[derive(Debug)]
+struct Blind(MemoryStore);
+
+#[async_trait]
+impl LockStore for Blind {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        self.0.step(key, command).await
+    }
+
+    async fn inspect(&self, _key: &Key) -> Result<Snapshot, StoreError> {
+        Err(StoreError::new(ErrorKind::Refused, "you may not look"))
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.0.listing(pattern)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.0.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        self.0.listen(sink).await
+    }
+}
+
+/// Once, however often it is refused.
+#[tokio::test(start_paused = true)]
+async fn who_may_not_look_for_deadlocks_is_told() {
+    let (log, store) = (Log::start(), MemoryStore::new());
+    let (other, client) = (client_of(Arc::new(store.client())), Blind(store));
+    let (other, client) = (other.await, client_of(Arc::new(client)).await);
+    let _held = lock(&other, "x").await;
+    let how = LockOptions::new().within(20 * AFTER);
+    let mutex = client.mutex("x").expect("a key");
+    let mutex = mutex.with_context(&client.context());
+    let late = mutex.lock_opts(how.deadlock_timeout(AFTER)).await;
+    fails(late, ErrorKind::Timeout, &[]);
+    let told = log.lines("cannot check for deadlocks");
+    assert!(
+        told.len() == 1 && told[0].contains("you may not look"),
+        "{told:?}"
+    );
 }
 
 /// An owner gets all of its claims at once: none of them waits for another.

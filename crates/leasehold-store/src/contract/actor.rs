@@ -192,6 +192,14 @@ impl Actor {
         standing
     }
 
+    /// Where there is a queue: waits. Its place in the order of arrival.
+    pub(super) async fn waits_in_queue(&self, claim: impl Wanted) -> Option<Arrival> {
+        match self.queues() {
+            true => Some(self.waiting(claim).await.arrival),
+            false => None,
+        }
+    }
+
     pub(super) async fn renew(&self, number: u128, ttl: Duration) -> RenewReply {
         self.change(&Renew::new(id(number), ttl)).await
     }
@@ -311,8 +319,10 @@ impl Actor {
         None
     }
 
-    /// Where there are pushes: skips others until that one comes.
-    pub(super) async fn hears_this(&self, wanted: impl Fn(&Push) -> bool) {
+    /// Where there are pushes: skips others until one comes of that claim, proved by its id.
+    pub(super) async fn hears_of(&self, of: Arrival, number: u128, is: impl Fn(&Push) -> bool) {
+        let (of, id) = (Some((&self.key, of)), id(number));
+        let wanted = |push: &Push| is(push) && push.claim() == of && push.is_proved_by(&id);
         while self.is_pushed_to() && !wanted(&self.hears().await) {}
     }
 

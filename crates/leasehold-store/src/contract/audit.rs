@@ -71,10 +71,7 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     };
     let first = a.granted(1).await;
     elsewhere.granted(brief(1, fixture)).await;
-    let waiting = match queues {
-        true => Some(b.waiting(2).await.arrival),
-        false => None,
-    };
+    let waiting = b.waits_in_queue(2).await;
     a.release(1).await;
     let second = b.granted(2).await;
     assert_eq!(second.0, waiting.unwrap_or(second.0));

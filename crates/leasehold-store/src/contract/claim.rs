@@ -119,9 +119,7 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
 pub async fn lapsed_holder_is_passed(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (_, first) = a.granted(brief(1, fixture)).await;
-    if b.queues() {
-        b.waiting(2).await;
-    }
+    b.waits_in_queue(2).await;
     fixture.pass(2 * fixture.short()).await;
     let (_, second) = b.granted(2).await;
     assert!(a.rises(first, second));

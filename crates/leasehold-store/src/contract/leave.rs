@@ -23,9 +23,7 @@ pub async fn release_hands_on_to_next(fixture: &dyn Fixture) {
 pub async fn release_twice_is_absent(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     a.granted(1).await;
-    if b.queues() {
-        b.waiting(2).await;
-    }
+    b.waits_in_queue(2).await;
     assert_eq!(a.release(1).await, RELEASED);
     assert_eq!(a.release(1).await, ReleaseReply::Absent);
     b.granted(2).await;
@@ -64,9 +62,7 @@ pub async fn withdrawn_waiter_is_passed(fixture: &dyn Fixture) {
 pub async fn break_fences_holders(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (_, first) = a.granted(1).await;
-    if b.queues() {
-        b.waiting(2).await;
-    }
+    b.waits_in_queue(2).await;
     let (holders, token) = b.breaks(None).await;
     assert_eq!(holders, 1);
     assert!(a.rises(first, token), "{first} is not below {token}");
@@ -116,8 +112,7 @@ pub async fn break_tells_holders(fixture: &dyn Fixture) {
     b.breaks(None).await;
     if a.is_pushed_to() {
         let push = a.hears().await;
-        let told = matches!(&push, Push::Revoked { key, arrival, .. }
-            if (key, *arrival) == (&a.key, held));
+        let told = matches!(push, Push::Revoked { .. }) && push.claim() == Some((&a.key, held));
         assert!(told && push.is_proved_by(&id(1)), "{push:?}");
     }
 }

@@ -35,10 +35,7 @@ pub async fn renew_unknown_is_gone(fixture: &dyn Fixture) {
 pub async fn renew_keeps_place_and_token(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (arrival, token) = a.granted(1).await;
-    let waiting = match b.queues() {
-        true => Some(b.waiting(2).await.arrival),
-        false => None,
-    };
+    let waiting = b.waits_in_queue(2).await;
     let held = stands(a.renew(1, LONG).await);
     assert_eq!((held.arrival, held.token), (arrival, Some(token)));
     if let Some(arrival) = waiting {

@@ -2,7 +2,7 @@
 
 use leasehold_core::{Capacity, ClaimReply, RenewReply, ResizeReply};
 
-use super::actor::{id, permits, scene, stands};
+use super::actor::{permits, scene, stands};
 use super::{Fixture, LONG};
 use crate::Push;
 
@@ -86,16 +86,8 @@ pub async fn waiter_too_heavy_is_told(fixture: &dyn Fixture) {
     b.waiting(permits(4, 3, 3)).await;
     assert_eq!(c.resize(3, 2).await, ResizeReply::Resized);
     let two = Capacity::Permits(2);
-    b.hears_this(|push| match push {
-        Push::Unfit {
-            key,
-            arrival,
-            in_use,
-            ..
-        } => (key, *arrival, *in_use) == (&b.key, heavy, two) && push.is_proved_by(&id(2)),
-        _ => false,
-    })
-    .await;
+    let unfit = |push: &Push| matches!(push, Push::Unfit { in_use, .. } if *in_use == two);
+    b.hears_of(heavy, 2, unfit).await;
     assert_eq!(b.renew(2, LONG).await, RenewReply::Gone);
     let told = b.ask(permits(4, 3, 3)).await.reply;
     assert_eq!(told, ClaimReply::Mismatch { in_use: two });

@@ -261,7 +261,7 @@ impl QuorumRound {
             // votes of a quorum are for one.
             self.proposals += 1;
             self.sent = now;
-            self.token = Token(self.seen.0.max(self.token.0) + 1);
+            self.token = Token(self.seen.0.max(self.token.0).saturating_add(1));
             self.ballots.fill(Ballot::Unsent);
         } else {
             // Others' votes alone decide at once; for any other reason those who

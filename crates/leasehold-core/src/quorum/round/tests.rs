@@ -205,3 +205,16 @@ fn what_was_proposed_long_ago_is_not_proposed_again() {
     assert_eq!(again(false, half), Token(100));
     assert_eq!(again(true, half), Token(9), "another would be another hold");
 }
+
+/// There is no higher one to propose.
+#[test]
+fn the_highest_token_that_there_is_ends_a_round() {
+    let mut round = round(3);
+    for _ in 0..PROPOSALS {
+        for server in 0..3 {
+            vote(&mut round, server, stale(u64::MAX));
+        }
+        ask(&mut round);
+    }
+    assert!(round.verdict().is_some());
+}

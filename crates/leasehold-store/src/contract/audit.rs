@@ -83,8 +83,7 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
 
     let records = log.read_more(7).await;
     let all = Reader::new(&*a.store, (None, StoreTime(0)), log.server.clone());
-    let mut all = all.expect("the log of all keys");
-    let all = all.read_more(10).await;
+    let all = all.expect("the log of all keys").read_more(10).await;
     assert!(!format!("{all:?}").contains(a.want(1).id.expose()));
     let others = || all.iter().filter(|record| record.key != a.key);
     assert_eq!(all.len(), records.len() + others().count());
@@ -160,6 +159,5 @@ pub async fn audit_log_is_followed(fixture: &dyn Fixture) {
     assert_eq!(released.len(), 1, "{released:?}");
     let since = released[0].entry.at;
     let later = Reader::new(&*a.store, (Some(&a.key), since), log.server.clone());
-    let mut later = later.expect("the log");
-    assert_eq!(later.read().await, released);
+    assert_eq!(later.expect("the log").read().await, released);
 }

@@ -1,6 +1,6 @@
 //! Contract cases of claims: who is granted, and in which order.
 
-use leasehold_core::{Capacity, ClaimReply, Release, ReleaseReply, RenewReply, Token};
+use leasehold_core::{Capacity, ClaimReply, ReleaseReply, RenewReply, Token};
 
 use super::actor::{Actor, RELEASED, Wanted, brief, leaving, permits, scene, shared, trying};
 use super::{Fixture, LONG};
@@ -104,10 +104,8 @@ pub async fn claim_ahead_passes_waiters(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     a.granted(1).await;
     b.waiting(2).await;
-    let vacate = Release {
-        hand_off: false,
-        ..leaving(1)
-    };
+    let mut vacate = leaving(1);
+    vacate.hand_off = false;
     assert_eq!(a.leave(&vacate).await, RELEASED);
     a.granted(3.with(|it| it.ahead = true)).await;
     b.waiting(2).await;

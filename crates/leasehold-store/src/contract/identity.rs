@@ -16,15 +16,12 @@ fn rotation(from: u128, version: u64, to: u128) -> Renew {
 
 /// The same, and hands the claim to `by`.
 fn adoption(by: &Actor, from: u128, to: u128) -> Renew {
-    let adopt = Adopt {
+    let adopt = Some(Adopt {
         inbox: Some(by.store.inbox().clone()),
         owner: ClientInfo::new("elsewhere", 8, None),
-    };
-    let mut renew = rotation(from, 0, to);
-    if let Some(rotate) = &mut renew.rotate {
-        rotate.adopt = Some(adopt);
-    }
-    renew
+    });
+    let (to, version) = (id(to), 0);
+    renewing(from, |it| it.rotate = Some(Rotate { to, version, adopt }))
 }
 
 /// The claim keeps its place under a new id, and the old id is useless.

@@ -1,6 +1,6 @@
 //! Contract cases of releases, withdrawals, minimum holds and breaks.
 
-use leasehold_core::{ClaimReply, ClientInfo, Release, ReleaseReply, RenewReply, Token};
+use leasehold_core::{ClaimReply, ClientInfo, ReleaseReply, RenewReply, Token};
 
 use super::actor::{RELEASED, Wanted, brief, id, kept, leaving, permits, scene, stands};
 use super::{Fixture, LONG};
@@ -153,12 +153,9 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     let [holder] = &look.holders[..] else {
         panic!("{look:?}");
     };
-    let (held, kept_on) = (&holder.claim, holder.claim.kept);
-    assert_eq!(
-        (held.arrival, holder.token, kept_on),
-        (arrival, token, true)
-    );
-    assert!(held.deadline.since(look.at) <= hold);
+    let held = &holder.claim;
+    assert_eq!((held.arrival, holder.token), (arrival, token));
+    assert!(held.kept && held.deadline.since(look.at) <= hold);
     assert_eq!(a.renew(1, LONG).await, RenewReply::Gone);
     assert_eq!(a.ask(kept(1, hold)).await.reply, ClaimReply::Gone);
     assert_eq!(a.release(1).await, ReleaseReply::Absent);
@@ -185,10 +182,8 @@ pub async fn unused_grant_keeps_nothing(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (_, token) = a.granted(kept(1, LONG)).await;
     b.waiting(2).await;
-    let unused = Release {
-        unused: true,
-        ..leaving(1)
-    };
+    let mut unused = leaving(1);
+    unused.unused = true;
     assert_eq!(a.leave(&unused).await, RELEASED);
     assert!(b.granted(2).await.1 > token);
 }

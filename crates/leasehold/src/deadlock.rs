@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
 use crate::listing::Listing;
 use crate::session::Session;
-use crate::session::request::AcquireRequest;
 use crate::sync::sleep;
 
 /// The shortest and the longest pause between two looks for a deadlock.
@@ -202,24 +201,30 @@ pub(crate) struct DeadlockCheck {
     pub(crate) hear: Option<Hear>,
 }
 
+/// Refuses a claim whose deadlocks could never be found.
+pub(crate) fn no_context() -> StoreError {
+    let message = "deadlock detection needs a context, and this claim has none";
+    StoreError::new(ErrorKind::Invalid, message)
+        .with_hint("give all claims of one piece of work the same context: `with_context`")
+}
+
 impl DeadlockCheck {
     /// Looks for a deadlock again and again. Completes when the claim is to give up: at the first
     /// look that finds one if it is the youngest, and one look later for each that is younger, in
-    /// case those do not give up. What cannot be checked is refused at once.
-    pub(crate) async fn watch(&self, session: &Session, request: &AcquireRequest) -> StoreError {
-        let Some(context) = &request.owner.context else {
-            let message = "deadlock detection needs a context, and this claim has none";
-            return StoreError::new(ErrorKind::Invalid, message).with_hint(
-                "give all claims of one piece of work the same context: `with_context`",
-            );
-        };
+    /// case those do not give up.
+    pub(crate) async fn watch(
+        &self,
+        session: &Session,
+        key: &Key,
+        context: &ClaimContext,
+    ) -> StoreError {
         let (shortest, longest) = PAUSES;
         let mut pause = self.after.max(shortest);
         let (mut looks, mut told) = (0, false);
         loop {
             sleep(pause).await;
             // What cannot be read now is read later.
-            let found = find_of(session, &request.key, context).await;
+            let found = find_of(session, key, context).await;
             if let Err(error) = &found
                 && !error.is_retryable()
                 && !std::mem::replace(&mut told, true)

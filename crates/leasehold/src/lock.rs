@@ -204,7 +204,7 @@ impl Lock {
     ) -> Result<Option<Lease<K>>, Error> {
         let (session, request) = (&self.session, &self.request);
         let deadlines = how.wait.deadlines(session);
-        request.check().map_err(|error| self.error(error))?;
+        how.check(request).map_err(|error| self.error(error))?;
         let waited = || clock::now().since(deadlines.began);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined);
         let progress: OnProgress<'_> = how.progress.as_ref().map(|_| &tell as _);

@@ -159,7 +159,7 @@ impl<K: LeaseKind> MultiLock<K> {
     }
 
     async fn acquire(&self, how: LockOptions) -> Result<Option<MultiLease<K>>, Error> {
-        let checked = self.lock.request.check();
+        let checked = how.check(&self.lock.request);
         checked.map_err(|error| self.lock.error(error))?;
         let session = &self.lock.session;
         let deadlines = how.wait.deadlines(session);

@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use leasehold_core::Deadlines;
 use leasehold_store::{debug, setters};
 
-use crate::deadlock::{Deadlock, DeadlockCheck};
+use crate::deadlock::{Deadlock, DeadlockCheck, no_context};
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
@@ -82,17 +82,32 @@ impl LockOptions {
         self
     }
 
+    /// Its checks for deadlocks: a claim that does not wait is in none.
+    fn checks(&self) -> impl Iterator<Item = &DeadlockCheck> {
+        let checks = self.deadlock.iter().flatten();
+        checks.filter(move |_| self.wait != Wait::No)
+    }
+
+    /// Refuses what cannot be asked for, or checked.
+    pub(crate) fn check(&self, request: &AcquireRequest) -> Result<(), StoreError> {
+        if request.owner.context.is_none() && self.checks().next().is_some() {
+            return Err(no_context());
+        }
+        request.check()
+    }
+
     /// Completes if the claim of `request` is to give up in a deadlock.
     pub(crate) async fn deadlocked(
         &self,
         session: &Session,
         request: &AcquireRequest,
     ) -> StoreError {
-        let checks = self.deadlock.iter().flatten();
+        let checks = self.checks().zip(request.owner.context.iter().cycle());
         // What few need does not make every acquisition larger.
-        let watches = checks.map(|check| Box::pin(check.watch(session, request)));
+        let watches =
+            checks.map(|(it, context)| Box::pin(it.watch(session, &request.key, context)));
         let watches: Vec<_> = watches.collect();
-        if watches.is_empty() || self.wait == Wait::No {
+        if watches.is_empty() {
             return std::future::pending().await;
         }
         select_all(watches).await.0

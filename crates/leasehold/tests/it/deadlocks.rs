@@ -114,8 +114,12 @@ async fn readers_and_permits_wait_for_each_other_too() {
 async fn a_check_needs_a_context() {
     let (client, _) = clients().await;
     let how = LockOptions::new().deadlock_timeout(AFTER);
-    let refused = client.mutex("x").expect("a key").lock_opts(how).await;
+    let lock = client.mutex("x").expect("a key");
+    let refused = lock.lock_opts(how.clone()).await;
     assert_eq!(refused.expect_err("no context").kind(), ErrorKind::Invalid);
+    // Also where all keys are free at once.
+    let both = client.multi(["x", "y"]).expect("good keys");
+    fails(both.lock_opts(how).await, ErrorKind::Invalid, &[]);
 }
 
 /// A store whose client may lock, and not look.

@@ -498,12 +498,11 @@ impl Client {
     /// # Ok(()) }
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Shutdown {
-        let (mut released, mut unconfirmed) = (0, 0);
-        // A forked process has nothing to release: its parent has.
-        if !self.session.is_inherited() {
-            let shutdown = self.session.shut_down(within);
-            (released, unconfirmed) = with_timers(shutdown).await;
-        }
+        let (released, unconfirmed) = match self.session.is_inherited() {
+            // A forked process has nothing to release: its parent has.
+            true => (0, 0),
+            false => with_timers(self.session.shut_down(within)).await,
+        };
         Shutdown {
             released,
             unconfirmed,

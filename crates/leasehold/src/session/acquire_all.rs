@@ -86,10 +86,8 @@ impl Session {
                     None => {}
                 }
             }
-            let due = claims
-                .iter()
-                .filter_map(|claim| claim.with(|claim, _| claim.poll_timeout()));
-            let due = due.max().unwrap_or_default();
+            let due = |claim: &ClaimHandle| claim.with(|claim, _| claim.poll_timeout());
+            let due = claims.iter().filter_map(due).max().unwrap_or_default();
             sleep(due.since(clock::now())).await;
         }
         // Each is checked once more; all or none.
@@ -110,20 +108,15 @@ impl Session {
         claims: &[ClaimHandle],
         sent: &[Transmit],
     ) -> Result<Option<AllAnswer>, Option<StoreError>> {
-        let parts = claims
-            .iter()
-            .zip(sent)
-            .filter_map(|(claim, sent)| match &*sent.command {
-                Command::Claim(asked) => Some((claim.key().clone(), asked.clone())),
-                _ => None,
-            });
-        let parts: Vec<_> = parts.collect();
+        let part = |(claim, sent): (&ClaimHandle, &Transmit)| match &*sent.command {
+            Command::Claim(asked) => Some((claim.key().clone(), asked.clone())),
+            _ => None,
+        };
+        let parts: Vec<_> = claims.iter().zip(sent).filter_map(part).collect();
         let limit = sent.iter().map(|sent| sent.limit).min().unwrap_or_default();
         let began = clock::now();
-        let answer = match timeout(limit, self.store.claim_all(&parts)).await {
-            Ok(answer) => answer.map_err(Some),
-            Err(_) => Err(None),
-        };
+        let answer = timeout(limit, self.store.claim_all(&parts)).await;
+        let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
         // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
             let observers = &self.events.observers;

@@ -221,10 +221,8 @@ impl Session {
 
     /// Carries one request to the store and back.
     async fn carry(&self, key: &Key, transmit: &Transmit) -> Carried {
-        let answer = match timeout(transmit.limit, self.store.step(key, &transmit.command)).await {
-            Ok(answer) => answer.map_err(Some),
-            Err(_) => Err(None),
-        };
+        let answer = timeout(transmit.limit, self.store.step(key, &transmit.command)).await;
+        let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
         let observers = &self.events.observers;
         observers.request(key, transmit.command.verb(), transmit.sent, &answer);
         answer

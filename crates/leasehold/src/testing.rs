@@ -270,6 +270,7 @@ impl LockStore for TestClient {
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Box::new(Pages {
             pages: LockStore::listing(&self.memory, pattern),
+            next: None,
             state: &self.state,
         })
     }
@@ -311,12 +312,22 @@ impl PushSink for Hears {
 
 struct Pages<'a> {
     pages: Box<dyn Listing + 'a>,
+    /// What was read and did not arrive: it comes again.
+    next: Option<Option<ListPage>>,
     state: &'a State,
 }
 
 #[async_trait]
 impl Listing for Pages<'_> {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        self.state.answer(self.pages.next_page()).await
+        let Self { pages, next, state } = self;
+        let read = async {
+            if next.is_none() {
+                *next = Some(pages.next_page().await?);
+            }
+            Ok::<_, StoreError>(())
+        };
+        state.answer(read).await?;
+        Ok(next.take().flatten())
     }
 }

@@ -181,6 +181,23 @@ async fn who_is_unavailable_meanwhile_does_not_answer() -> Result<(), leasehold:
     Ok(())
 }
 
+/// A page whose answer was lost comes again.
+#[tokio::test(start_paused = true)]
+async fn a_listing_goes_on_after_a_fault() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let client = store.connect().await?;
+    let _other = store.busy("k").await?;
+    let mut listing = client.listing("*");
+    // Longer than an operation may take.
+    store.make_slow(Duration::from_secs(60));
+    assert!(listing.next().await.unwrap_err().is_unavailable());
+    store.restore();
+    let page = listing.next().await?.expect("the first page");
+    assert_eq!(page.keys.len(), 1);
+    assert!(listing.next().await?.is_none());
+    Ok(())
+}
+
 struct Reconnects(Arc<AtomicU32>);
 
 impl Observer for Reconnects {

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::{
-    Arrival, Capacity, ClaimView, ClientInfo, Key, Mode, Snapshot, StoreTime, Token,
+    Arrival, Capacity, ClaimView, ClientInfo, Holder, Key, Mode, Snapshot, StoreTime, Token,
+    WaiterView,
 };
 
 use crate::error::{Error, Operation};
@@ -91,6 +92,26 @@ impl Inspection {
             StoreTime::NEVER => Duration::MAX,
             deadline => deadline.since(at),
         };
+        let holder = |holder: Holder| HolderInfo {
+            mode: holder.claim.mode,
+            since: wall(holder.claim.since),
+            expires_in: left(&holder.claim),
+            token: holder.token,
+            owner: holder.claim.owner,
+            id_hint: holder.claim.id_hint,
+            // An empty one has replaced another.
+            note: (holder.claim.note.map(String::from)).filter(|it| !it.is_empty()),
+            kept: holder.claim.kept || holder.claim.renewed.is_some_and(|until| until <= at),
+        };
+        let waiter = |waiter: WaiterView| WaiterInfo {
+            mode: waiter.claim.mode,
+            since: wall(waiter.claim.since),
+            expires_in: left(&waiter.claim),
+            position: waiter.position,
+            owner: waiter.claim.owner,
+            id_hint: waiter.claim.id_hint,
+            arrival: waiter.claim.arrival,
+        };
         Self {
             key,
             permits: match look.capacity {
@@ -99,35 +120,8 @@ impl Inspection {
             },
             last_token: look.last_token,
             at: wall(at),
-            holders: look
-                .holders
-                .into_iter()
-                .map(|holder| HolderInfo {
-                    mode: holder.claim.mode,
-                    since: wall(holder.claim.since),
-                    expires_in: left(&holder.claim),
-                    token: holder.token,
-                    owner: holder.claim.owner,
-                    id_hint: holder.claim.id_hint,
-                    // An empty one has replaced another.
-                    note: (holder.claim.note.map(String::from)).filter(|it| !it.is_empty()),
-                    kept: holder.claim.kept
-                        || holder.claim.renewed.is_some_and(|until| until <= at),
-                })
-                .collect(),
-            waiters: look
-                .waiters
-                .into_iter()
-                .map(|waiter| WaiterInfo {
-                    mode: waiter.claim.mode,
-                    since: wall(waiter.claim.since),
-                    expires_in: left(&waiter.claim),
-                    position: waiter.position,
-                    owner: waiter.claim.owner,
-                    id_hint: waiter.claim.id_hint,
-                    arrival: waiter.claim.arrival,
-                })
-                .collect(),
+            holders: look.holders.into_iter().map(holder).collect(),
+            waiters: look.waiters.into_iter().map(waiter).collect(),
         }
     }
 }

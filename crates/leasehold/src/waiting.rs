@@ -23,7 +23,8 @@ pub struct LockOptions {
     pub(crate) wait: Wait,
     pub(crate) progress: Option<OnProgress>,
     /// Who hears of a deadlock, and after how long the claim gives up in one.
-    deadlock: [Option<DeadlockCheck>; 2],
+    hears: Option<DeadlockCheck>,
+    gives_up: Option<DeadlockCheck>,
 }
 
 /// Hears of a waiting claim's progress.
@@ -36,6 +37,11 @@ setters! { LockOptions {
     /// Calls `hear` when the claim begins to wait and whenever its position changes, on the task
     /// that waits. Blocking calls of the same client are refused there.
     on_progress(hear: impl Fn(&Progress) + Send + Sync + 'static): progress = Some(Arc::new(hear));
+    /// Fails with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of a
+    /// deadlock. It checks for deadlocks as [`LockOptions::on_deadlock`] does. If several claims of a
+    /// deadlock would give up, only the one that began to wait last does; those of one context
+    /// for one key count as one.
+    deadlock_timeout(after: Duration): gives_up = Some(DeadlockCheck { after, hear: None });
 }}
 
 impl LockOptions {
@@ -66,25 +72,16 @@ impl LockOptions {
         after: Duration,
         hear: impl Fn(&Deadlock) + Send + Sync + 'static,
     ) -> Self {
-        self.deadlock[0] = Some(DeadlockCheck {
+        self.hears = Some(DeadlockCheck {
             after,
             hear: Some(Arc::new(hear)),
         });
         self
     }
 
-    /// Fails with [`ErrorKind::Deadlock`](crate::ErrorKind::Deadlock) if the claim is part of a
-    /// deadlock. It checks for deadlocks as [`LockOptions::on_deadlock`] does. If several claims of a
-    /// deadlock would give up, only the one that began to wait last does; those of one context
-    /// for one key count as one.
-    pub fn deadlock_timeout(mut self, after: Duration) -> Self {
-        self.deadlock[1] = Some(DeadlockCheck { after, hear: None });
-        self
-    }
-
     /// Its checks for deadlocks: a claim that does not wait is in none.
     fn checks(&self) -> impl Iterator<Item = &DeadlockCheck> {
-        let checks = self.deadlock.iter().flatten();
+        let checks = [&self.hears, &self.gives_up].into_iter().flatten();
         checks.filter(move |_| self.wait != Wait::No)
     }
 

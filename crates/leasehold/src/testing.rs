@@ -288,8 +288,7 @@ impl LockStore for TestClient {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        let told: Weak<dyn PushSink> = Arc::downgrade(&sink);
-        lock(&self.state.sinks).push(told);
+        lock(&self.state.sinks).push(Arc::downgrade(&sink));
         let state = self.state.clone();
         let hears = Arc::new(Hears { sink, state });
         let listening = LockStore::listen(&self.memory, hears);

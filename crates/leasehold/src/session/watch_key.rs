@@ -88,14 +88,13 @@ impl KeyWatcher {
             let (seen, ask_again) = match self.ask().await {
                 Ok(asked) => asked,
                 Err(error) => {
+                    if self.failing.is_some() && error.kind() == ErrorKind::Unavailable {
+                        continue;
+                    }
                     let (base, cap) = (Duration::from_millis(50), Duration::from_secs(2));
                     let pauses = || Backoff::new(base, cap, random_u64());
-                    let stays = error.kind() != ErrorKind::Unavailable;
-                    if stays || self.failing.is_none() {
-                        self.failing.get_or_insert_with(pauses);
-                        return Err(error);
-                    }
-                    continue;
+                    self.failing.get_or_insert_with(pauses);
+                    return Err(error);
                 }
             };
             self.failing = None;

@@ -58,20 +58,20 @@ fn checksum(anchor: u64, boot: &str) -> String {
 }
 
 impl Clock {
-    /// The clock of this boot, if its anchor was set, as a rule long ago.
-    pub(super) fn of_this_boot(directory: &Directory) -> Result<Option<Self>, StoreError> {
+    /// Finds the anchor of this boot, which was set long ago as a rule, or sets it.
+    ///
+    /// # Errors
+    /// `Unavailable` if it is not set, and this may not `wait` for others who set it.
+    pub(super) fn open(directory: &Directory, wait: bool) -> Result<Self, StoreError> {
         let boot = Boot::of_this_process(directory.path())?;
         let found = Self::find(directory, &boot).ok().flatten();
-        Ok(found.filter(|clock| boot.is_of(clock)))
-    }
-
-    /// Finds the anchor of this boot, or sets it.
-    pub(super) fn open(directory: &Directory) -> Result<Self, StoreError> {
-        if let Some(found) = Self::of_this_boot(directory)? {
+        if let Some(found) = found.filter(|clock| boot.is_of(clock)) {
             return Ok(found);
         }
-        let boot = Boot::of_this_process(directory.path())?;
         let failed = |name, errno| directory.failed_at(name, "write to", errno);
+        if !wait {
+            return Err(failed(CLOCK, Errno::WOULDBLOCK));
+        }
         // Not the directory itself: another user who may read it could lock it.
         let locked = directory.lock_file(CLOCK_LOCK, FlockOperation::LockExclusive);
         let _alone = locked.map_err(|errno| failed(CLOCK_LOCK, errno))?;
@@ -285,6 +285,8 @@ impl SinceBoot {
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use leasehold_core::Inbox;
+
     use super::*;
     use crate::tests::{Place, refusal};
 
@@ -292,13 +294,12 @@ mod tests {
     fn all_processes_of_a_boot_have_one_anchor() {
         let place = Place::new();
         let directory = place.directory();
-        assert_eq!(Clock::of_this_boot(&directory).unwrap(), None);
-        let first = Clock::open(&directory).unwrap();
-        assert_eq!(Clock::open(&directory).unwrap(), first);
-        assert_eq!(
-            Clock::of_this_boot(&directory).unwrap(),
-            Some(first.clone())
-        );
+        let unset = Clock::open(&directory, false).unwrap_err();
+        assert_eq!(unset.kind(), ErrorKind::Unavailable);
+        let first = Clock::open(&directory, true).unwrap();
+        for wait in [true, false] {
+            assert_eq!(Clock::open(&directory, wait).unwrap(), first);
+        }
         assert!(first.now() <= first.now());
         let off = wall().as_micros().abs_diff(u128::from(first.now().0));
         assert!(off < 5_000_000, "looks like the wall clock");
@@ -310,9 +311,13 @@ mod tests {
         let directory = place.directory();
         let text = Clock::of_boot("earlier").written();
         std::fs::write(place.at(CLOCK), text).unwrap();
-        let clock = Clock::open(&directory).unwrap();
+        let clock = Clock::open(&directory, true).unwrap();
         assert_ne!(clock.boot(), "earlier");
-        assert_eq!(Clock::open(&directory).unwrap(), clock, "and keeps it");
+        assert_eq!(
+            Clock::open(&directory, true).unwrap(),
+            clock,
+            "and keeps it"
+        );
     }
 
     /// A restart has no survivors: such clients are of another kernel, or of a container with a
@@ -321,14 +326,15 @@ mod tests {
     fn while_clients_of_another_boot_live_there_is_no_new_anchor() {
         let place = Place::new();
         let (directory, path) = (place.directory(), place.at(CLOCK));
-        let session = liveness::Session::open(directory.clone(), crate::new_inbox(), true).unwrap();
+        let session =
+            liveness::Session::open(directory.clone(), Inbox::from_random(1), true).unwrap();
         let text = Clock::of_boot("another").written();
         std::fs::write(&path, &text).unwrap();
         std::fs::write(place.at("sessions/dead"), "").unwrap();
-        refusal(Clock::open(&directory), ONE_BOOT.said);
+        refusal(Clock::open(&directory, true), ONE_BOOT.said);
         assert_eq!(std::fs::read(&path).unwrap(), text);
         drop(session);
-        assert!(Clock::open(&directory).is_ok());
+        assert!(Clock::open(&directory, true).is_ok());
     }
 
     #[test]
@@ -337,19 +343,19 @@ mod tests {
         let directory = place.directory();
         let path = place.at(CLOCK);
         std::fs::write(&path, "{").unwrap();
-        let error = Clock::open(&directory).unwrap_err();
+        let error = Clock::open(&directory, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         let beyond = Clock {
             anchor: u64::MAX,
             ..Clock::new(Boot::default())
         };
         std::fs::write(&path, beyond.written()).unwrap();
-        let error = Clock::open(&directory).unwrap_err();
+        let error = Clock::open(&directory, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         // Unless the machine went down while it was written.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(UNIX_EPOCH).unwrap();
-        assert!(Clock::open(&directory).is_ok());
+        assert!(Clock::open(&directory, true).is_ok());
     }
 
     /// One digit of the anchor is as much as an hour, or a day.
@@ -357,7 +363,7 @@ mod tests {
     fn no_change_of_the_anchor_goes_unnoticed() {
         let place = Place::new();
         let directory = place.directory();
-        let clock = Clock::open(&directory).unwrap();
+        let clock = Clock::open(&directory, true).unwrap();
         let path = place.at(CLOCK);
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -377,7 +383,7 @@ mod tests {
         let mut wrong = whole;
         wrong[digit] = if wrong[digit] == b'1' { b'2' } else { b'1' };
         std::fs::write(&path, &wrong).unwrap();
-        let error = Clock::open(&directory).unwrap_err();
+        let error = Clock::open(&directory, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert_eq!(std::fs::read(&path).unwrap(), wrong, "left as it is");
     }

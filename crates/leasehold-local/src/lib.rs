@@ -70,8 +70,8 @@ use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, 
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::check_runtime;
 use leasehold_store::{
-    AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
-    Transacted, debug,
+    AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError,
+    Taken, Transacted, debug,
 };
 use rustix::io::Errno;
 use tokio::task::JoinSet;
@@ -82,7 +82,6 @@ pub use self::scheme::Local;
 use self::acquire_record::blocking;
 use self::clock::Clock;
 use self::directory::{Directory, MARK, Makes, RECORDS, create_dir};
-use self::errors::unavailable;
 use self::group::Group;
 use self::inbox::{OpenInbox, Subscription};
 use self::liveness::Session;
@@ -128,14 +127,13 @@ impl Inner {
     /// Sweeps, too. Waits while others hold its locks.
     fn open(options: &LocalOptions) -> Result<Arc<Self>, StoreError> {
         let inner = Self::try_open(options, true)?;
-        let inner = inner.ok_or_else(|| unavailable("another process has its lock"))?;
         sweep::sweep(&inner);
         Ok(inner)
     }
 
-    /// Opens it by some 30 system calls. Nothing where it would have to `wait` and may not: the
-    /// clock of this boot is not set, or another process has the lock.
-    fn try_open(options: &LocalOptions, wait: bool) -> Result<Option<Arc<Self>>, StoreError> {
+    /// Opens it by some 30 system calls. `Unavailable` where it would have to `wait` and may not:
+    /// the clock of this boot is not set, or another process has the lock.
+    fn try_open(options: &LocalOptions, wait: bool) -> Result<Arc<Self>, StoreError> {
         let (path, by_default) = options.place()?;
         // The default one is made wholly.
         let makes = by_default.map_or(Makes::Last, |_| Makes::All);
@@ -143,22 +141,15 @@ impl Inner {
         let directory = Arc::new(directory);
         let audit = options.audit.map(|limit| Log::open(&directory, limit));
         let audit = audit.transpose()?;
-        let clock = match wait {
-            true => Some(Clock::open(&directory)?),
-            false => Clock::of_this_boot(&directory)?,
-        };
-        let Some(clock) = clock else {
-            return Ok(None);
-        };
-        let Some(session) = Session::open(directory.clone(), new_inbox(), wait)? else {
-            return Ok(None);
-        };
+        let clock = Clock::open(&directory, wait)?;
+        let inbox = Inbox::from_random(random_u64());
+        let session = Session::open(directory.clone(), inbox, wait)?;
         let outbox = inbox::outbox().map_err(|error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             directory.failed("open a socket for", errno)
         })?;
         directory.keep();
-        Ok(Some(Arc::new(Self {
+        Ok(Arc::new(Self {
             clock,
             session,
             directory,
@@ -168,7 +159,7 @@ impl Inner {
             watcher: Arc::default(),
             records: OpenRecords::default(),
             outbox,
-        })))
+        }))
     }
 
     /// What a step knows of the store.
@@ -209,12 +200,16 @@ impl LocalStore {
         let is_marked = |place: &Path| place.join(MARK).try_exists().unwrap_or(true);
         // Who is in a group may be asked of another process.
         let is_shared = options.group.is_some() || is_marked(&options.place()?.0);
-        if options.audit.is_none()
-            && !is_shared
-            && let Some(inner) = Inner::try_open(&options, false)?
-        {
-            sweep::on_opening(&inner).await?;
-            return Ok(Self::of(inner));
+        if options.audit.is_none() && !is_shared {
+            match Inner::try_open(&options, false) {
+                Ok(inner) => {
+                    sweep::on_opening(&inner).await?;
+                    return Ok(Self::of(inner));
+                }
+                // It may have to wait.
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                Err(error) => return Err(error),
+            }
         }
         blocking(move || Inner::open(&options)).await.map(Self::of)
     }
@@ -348,10 +343,6 @@ impl Records for LocalStore {
     fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
         self.inner.session.lifeline().into_iter().collect()
     }
-}
-
-fn new_inbox() -> Inbox {
-    Inbox::from_random(random_u64())
 }
 
 /// A look that removes the dead first, if there are any and nobody is in the way.

@@ -59,21 +59,20 @@ impl Life {
 }
 
 impl Session {
-    /// Nothing if another process looks at its file just now, and this may not `wait`.
+    /// # Errors
+    /// `Unavailable` if another process looks at its file just now, and this may not `wait`.
     pub(super) fn open(
         directory: Arc<Directory>,
         inbox: Inbox,
         wait: bool,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Self, StoreError> {
         let lock = match wait {
             true => WAIT,
             false => FlockOperation::NonBlockingLockExclusive,
         };
         let path = path(&file_name(inbox.as_str()));
-        let file = match directory.lock_file(&path, lock) {
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            file => file.map_err(|errno| directory.failed("write to", errno))?,
-        };
+        let file = directory.lock_file(&path, lock);
+        let file = file.map_err(|errno| directory.failed("write to", errno))?;
         let session = Self {
             life: Some(Life::of(&directory, file)),
             directory,
@@ -83,7 +82,7 @@ impl Session {
         };
         match session.is_dead(&session.inbox) {
             true => Err(LOCKS.fails(session.directory.path(), "")),
-            false => Ok(Some(session)),
+            false => Ok(session),
         }
     }
 
@@ -203,6 +202,7 @@ mod tests {
     use std::time::Duration;
 
     use leasehold_core::{Claim, Command};
+    use leasehold_store::ErrorKind;
 
     use super::*;
     use crate::Inner;
@@ -216,10 +216,10 @@ mod tests {
         let looked_at = directory
             .lock_file(&path(&file_name(inbox.as_str())), WAIT)
             .unwrap();
-        let open = || Session::open(directory.clone(), inbox.clone(), false).unwrap();
-        assert!(open().is_none());
+        let open = || Session::open(directory.clone(), inbox.clone(), false);
+        assert_eq!(open().unwrap_err().kind(), ErrorKind::Unavailable);
         drop(looked_at);
-        assert!(open().is_some());
+        open().unwrap();
     }
 
     /// How many wait after a claim of that client.

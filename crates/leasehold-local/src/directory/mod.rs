@@ -143,8 +143,7 @@ impl Directory {
         let part = open_at(self.fd.as_fd(), name, PART, Mode::empty());
         match part.and_then(|part| fstat(&part)) {
             Ok(stat) if is_of_user(&stat) && !user_dir::is_open_to_others(&stat) => Ok(()),
-            Ok(_) => Err(self.foreign(name)),
-            Err(Errno::LOOP | Errno::NOTDIR) => Err(self.foreign(name)),
+            Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => Err(self.foreign(name)),
             Err(errno) => Err(self.failed("open", errno)),
         }
     }
@@ -329,8 +328,7 @@ impl Directory {
     }
 
     fn all_names(&self, sub: &str, most: usize) -> Result<Vec<String>, Errno> {
-        let opened = self.file(sub, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let entries = Dir::new(opened)?.take(most);
+        let entries = Dir::new(self.file(sub, PART)?)?.take(most);
         let name = |entry: Result<DirEntry, Errno>| {
             let name = entry?.file_name().to_string_lossy().into_owned();
             Ok(name)

@@ -28,8 +28,7 @@ pub(super) struct Found {
 impl Found {
     /// Opens the directory, to be looked into and locked.
     pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        super::open_at(self.fd.as_fd(), ".", flags, Mode::empty())
+        super::open_at(self.fd.as_fd(), ".", super::PART, Mode::empty())
     }
 }
 

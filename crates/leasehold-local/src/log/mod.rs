@@ -8,6 +8,8 @@
 //! An entry is written after the record that it tells of, under the lock of that key: it is never
 //! untrue, and a process that is killed in between leaves it out.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,16 +168,9 @@ impl Log {
     }
 
     fn lines(&self, name: &str) -> Result<u64, Errno> {
-        let open = self.directory.file(name, OFlags::RDONLY)?;
-        let (mut at, mut lines) = (0, 0);
-        loop {
-            let read = file::read(&open, at, PAGE)?;
-            if read.is_empty() {
-                return Ok(lines);
-            }
-            lines += read.iter().filter(|byte| **byte == b'\n').count() as u64;
-            at += read.len();
-        }
+        let open = File::from(self.directory.file(name, OFlags::RDONLY)?);
+        let lines = BufReader::with_capacity(PAGE, open).split(b'\n');
+        Ok(lines.map_while(Result::ok).count() as u64)
     }
 }
 

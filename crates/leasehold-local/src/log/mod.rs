@@ -174,12 +174,15 @@ impl Log {
     }
 }
 
+/// The file that was read last, by its inode, and how far. It stays open: file systems give the inode of
+/// one that was removed to the next.
+type Position = Option<((u64, u64), usize, Arc<OwnedFd>)>;
+
 /// A log that is read.
 pub(super) struct FileLog {
     inner: Arc<Inner>,
     since: StoreTime,
-    /// The file that was read last, by its inode, and how far.
-    read: Option<((u64, u64), usize)>,
+    read: Position,
     /// Whether all was read that there was: that is said before what was written since is read.
     is_at_end: bool,
 }
@@ -200,7 +203,7 @@ impl FileLog {
 fn next_lines(
     directory: &Directory,
     since: StoreTime,
-    read: &mut Option<((u64, u64), usize)>,
+    read: &mut Position,
 ) -> Result<Option<(Vec<u8>, bool)>, Errno> {
     let mut names = match directory.names(AUDIT, ENDING, usize::MAX) {
         Err(Errno::NOENT) => return Ok(None),
@@ -223,9 +226,9 @@ fn next_lines(
         }
     }
     // One that was removed since was older than all that are there.
-    let last = read.and_then(|(inode, at)| {
-        let place = files.iter().position(|(other, _)| *other == inode)?;
-        Some((place, at))
+    let last = read.as_ref().and_then(|(inode, at, _)| {
+        let place = files.iter().position(|(other, _)| other == inode)?;
+        Some((place, *at))
     });
     let (place, at) = last.unwrap_or((0, 0));
     for (number, (inode, name)) in files.iter().enumerate().skip(place) {
@@ -243,7 +246,7 @@ fn next_lines(
         let whole = lines.iter().rposition(|byte| *byte == b'\n');
         lines.truncate(whole.map_or(0, |last| last + 1));
         if !lines.is_empty() {
-            *read = Some((*inode, at + lines.len()));
+            *read = Some((*inode, at + lines.len(), Arc::new(file)));
             return Ok(Some((lines, is_last)));
         }
     }
@@ -254,7 +257,7 @@ fn next_lines(
 impl AuditLog for FileLog {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
         while !std::mem::take(&mut self.is_at_end) {
-            let (inner, since, mut read) = (Arc::clone(&self.inner), self.since, self.read);
+            let (inner, since, mut read) = (self.inner.clone(), self.since, self.read.clone());
             let page = blocking(move || {
                 inner.directory.check_stands()?;
                 let lines = next_lines(&inner.directory, since, &mut read);

@@ -33,7 +33,7 @@ fn opened(limit: &str) -> (Place, Arc<Directory>, Log) {
 }
 
 /// The tokens of what can be read from there on.
-fn read(directory: &Directory, from: &mut Option<((u64, u64), usize)>) -> Vec<u64> {
+fn read(directory: &Directory, from: &mut Position) -> Vec<u64> {
     let mut tokens = Vec::new();
     while let Some((lines, _)) = next_lines(directory, StoreTime(0), from).unwrap() {
         let lines = lines.split(|byte| *byte == b'\n');
@@ -146,6 +146,24 @@ fn a_file_that_another_has_ended_is_not_missed() {
     }
     log.add(&key("k"), vec![entry(2, START)]);
     assert_eq!(read(&directory, &mut None), [1, 2]);
+}
+
+/// File systems give the inode of a file that was removed to the next one.
+#[test]
+fn a_file_that_is_removed_after_it_was_read_is_not_taken_for_a_new_one() {
+    let (place, directory, log) = opened("1000");
+    let add = |number| log.add(&key("k"), vec![entry(number, START)]);
+    let (first, mut from) = (format!("audit/{:020}.jsonl", START.0), None);
+    for number in [1, 2] {
+        add(number);
+        log.begin_another(START).unwrap();
+        if number == 1 {
+            next_lines(&directory, StoreTime(0), &mut from).unwrap();
+        }
+    }
+    fs::remove_file(place.at(&first)).unwrap();
+    add(3);
+    assert_eq!(read(&directory, &mut from), [2, 3]);
 }
 
 /// All have the same time, as by a clock that is behind the names: none takes the name of another.

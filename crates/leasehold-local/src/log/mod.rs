@@ -49,10 +49,16 @@ pub(super) struct Log {
     /// Taken by whoever writes, so that one of this client begins a new file.
     turn: Mutex<()>,
     fails: AtomicBool,
+    /// The files before the one that this client has ended last, as long as none of them was removed.
+    ended: Mutex<Vec<u64>>,
 }
 
 fn path(name: &str) -> String {
     format!("{AUDIT}/{name}{ENDING}")
+}
+
+fn full(end: u64) -> String {
+    path(&format!("{end:020}"))
 }
 
 impl Log {
@@ -63,6 +69,7 @@ impl Log {
             limit,
             turn: Mutex::default(),
             fails: AtomicBool::default(),
+            ended: Mutex::default(),
         })
     }
 
@@ -132,13 +139,12 @@ impl Log {
         })
     }
 
-    /// Ends the current file, and removes those of which nothing is to be kept.
+    /// Ends the current file.
     fn begin_another(&self, at: StoreTime) -> Result<(), Errno> {
         let names = self.directory.names(AUDIT, ENDING, usize::MAX);
         let names = names.unwrap_or_default();
         let mut ended: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
         ended.sort_unstable();
-        let full = |end: u64| path(&format!("{end:020}"));
         // Behind all others, unless one has the last number that there is.
         let next = ended.last().and_then(|newest| newest.checked_add(1));
         let new = full(next.unwrap_or(0).max(at.0));
@@ -147,7 +153,14 @@ impl Log {
             Err(Errno::NOENT | Errno::EXIST) => return Ok(()),
             renamed => renamed?,
         }
-        let mut kept = 0;
+        *lock(&self.ended) = ended;
+        Ok(())
+    }
+
+    /// Removes the files of which nothing is to be kept, when another was ended. It may have to read
+    /// all that is kept, so it is called under no lock.
+    pub(super) fn remove_old(&self, at: StoreTime) {
+        let (ended, mut kept) = (std::mem::take(&mut *lock(&self.ended)), 0);
         for end in ended.into_iter().rev() {
             let stays = match self.limit {
                 AuditLimit::Entries(entries) => kept < entries,
@@ -164,7 +177,6 @@ impl Log {
                 kept += self.lines(&full(end)).unwrap_or_default();
             }
         }
-        Ok(())
     }
 
     fn lines(&self, name: &str) -> Result<u64, Errno> {

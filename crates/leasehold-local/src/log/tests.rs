@@ -7,7 +7,7 @@ use leasehold_core::{Arrival, AuditEvent, AuditedHold, ClientInfo, Command, Mode
 use leasehold_store::Records;
 
 use super::*;
-use crate::tests::{Place, claim, key};
+use crate::tests::{Place, claim, key, release};
 use crate::{LocalOptions, LocalStore};
 
 const START: StoreTime = StoreTime(1_795_000_000_000_000);
@@ -49,6 +49,7 @@ fn kept(limit: &str, entries: u64, every: Duration) -> (Place, Vec<u64>) {
     for number in 1..=entries {
         let at = START + every * u32::try_from(number).unwrap();
         log.add(&key("k"), vec![entry(number, at)]);
+        log.remove_old(at);
     }
     let kept = read(&directory, &mut None);
     assert!(kept.iter().copied().eq(kept[0]..=entries));
@@ -99,6 +100,7 @@ fn a_clock_that_was_ahead_does_not_keep_files_for_ever() {
     for minutes in [0, 20] {
         let at = START + Duration::from_secs(60) * minutes;
         log.add(&key("k"), vec![entry(1, at)]);
+        log.remove_old(at);
     }
     assert_eq!(place.names("audit").len(), 2);
     assert!(!ahead.exists());
@@ -146,6 +148,27 @@ fn a_file_that_another_has_ended_is_not_missed() {
     }
     log.add(&key("k"), vec![entry(2, START)]);
     assert_eq!(read(&directory, &mut None), [1, 2]);
+}
+
+/// Whoever waits for the key does not wait for that: all that is kept may be read for it.
+#[tokio::test]
+async fn what_is_not_kept_is_removed_after_the_step() {
+    let place = Place::new();
+    let url = format!("local:{}?audit=1000", place.path.display());
+    let options = LocalOptions::from_url(&url).unwrap();
+    let store = LocalStore::open(options).await.unwrap();
+    for (name, lines) in [(full(1), 1), (full(2), 1000), (path(CURRENT), 1 << 17)] {
+        fs::write(place.at(&name), "\n".repeat(lines)).unwrap();
+    }
+    let log = store.inner.audit.as_ref().unwrap();
+    log.add(&key("k"), vec![entry(1, START)]);
+    assert_eq!(place.names("audit").len(), 4, "in the step");
+    let step = release(1);
+    let step = leasehold_store::Step::One(&step);
+    let taken = store.transact(&[&key("k")], step).await.unwrap();
+    assert!(taken.taken.is_ok());
+    assert!(!place.at(&full(1)).exists());
+    assert_eq!(place.names("audit").len(), 3);
 }
 
 /// File systems give the inode of a file that was removed to the next one.

@@ -24,7 +24,12 @@ pub(super) async fn take(
 ) -> Result<Taken, StoreError> {
     let commands: Vec<_> = commands.iter().map(Some).collect();
     let mut locks = acquire(store, keys).await?;
-    transact(store, &mut locks, keys, &commands, together)
+    let taken = transact(store, &mut locks, keys, &commands, together);
+    drop(locks);
+    if let Some(audit) = &store.audit {
+        audit.remove_old(store.clock.now());
+    }
+    taken
 }
 
 /// The queue of a key from which the dead have been removed; none if others are at it.

@@ -295,11 +295,17 @@ impl Directory {
         }
     }
 
-    /// Refuses a directory to which its path does not lead any more: others find
-    /// another one there, or make one, and are granted what is held here.
+    /// Refuses a directory to which its path does not lead any more, or from which the records of a
+    /// group were moved away: others find another one there, or make one, and are granted what is
+    /// held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
+        let inode = |(at, name): (BorrowedFd<'_>, &str)| {
+            let found = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+            found.map(|stat| inode_of(&stat)).ok()
+        };
+        let moved = || inode(self.at(RECORDS)) != inode((self.fd.as_fd(), RECORDS));
         let gone = match stat(&self.path) {
-            Ok(there) => self.inode != inode_of(&there),
+            Ok(there) => self.inode != inode_of(&there) || moved(),
             Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
         };
         if gone {

@@ -45,7 +45,7 @@ pub(super) struct GroupDir {
     pub(super) group: Group,
     /// Those of [`PARTS`], in that order: names on the way to a file could come to mean something
     /// else.
-    parts: [OwnedFd; 4],
+    parts: Vec<OwnedFd>,
 }
 
 impl GroupDir {
@@ -86,8 +86,7 @@ impl GroupDir {
             return Err(group.not_ours(path));
         }
         let parts = PARTS.map(|name| part(path, &found.fd, top, name, &group));
-        let [records, sessions, inboxes, audit] = parts;
-        let parts = [records?, sessions?, inboxes?, audit?];
+        let parts = parts.into_iter().collect::<Result<_, _>>()?;
         Ok(Some(Self { group, parts }))
     }
 

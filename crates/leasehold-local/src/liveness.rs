@@ -121,6 +121,7 @@ impl Session {
         if !removed(latest) {
             return Ok(true);
         }
+        self.directory.check_stands()?;
         // One that was put back is locked by this client itself: to wait for that lock would never end.
         let stands = |life: &&Life| self.directory.has(&life.file, &self.path) == Ok(true);
         let again = life.all().find(stands);

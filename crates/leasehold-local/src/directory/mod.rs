@@ -209,10 +209,9 @@ impl Directory {
     }
 
     /// Whether an open file still stands at `name`: it may have been swept and made
-    /// anew between opening and locking.
+    /// anew between opening and locking, or its part been moved away.
     pub(super) fn has(&self, file: &OwnedFd, name: &str) -> Result<bool, Errno> {
-        let (at, name) = self.at(name);
-        match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) => Ok(inode_of(&fstat(file)?) == inode_of(&there)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
@@ -292,20 +291,22 @@ impl Directory {
             if self.has(&file, name)? {
                 return Ok(file);
             }
+            // What is made in a part that was moved away is never found.
+            self.check_stands().map_err(|_| Errno::NOENT)?;
         }
     }
 
-    /// Refuses a directory to which its path does not lead any more, or from which the records of a
-    /// group were moved away: others find another one there, or make one, and are granted what is
-    /// held here.
+    /// Refuses a directory to which its path does not lead any more, or from which the records or the
+    /// lives of a group were moved away: others find another one there, or make one, and are granted
+    /// what is held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
         let inode = |(at, name): (BorrowedFd<'_>, &str)| {
             let found = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
             found.map(|stat| inode_of(&stat)).ok()
         };
-        let moved = || inode(self.at(RECORDS)) != inode((self.fd.as_fd(), RECORDS));
+        let moved = |part| inode(self.at(part)) != inode((self.fd.as_fd(), part));
         let gone = match stat(&self.path) {
-            Ok(there) => self.inode != inode_of(&there) || moved(),
+            Ok(there) => self.inode != inode_of(&there) || moved(RECORDS) || moved(SESSIONS),
             Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
         };
         if gone {

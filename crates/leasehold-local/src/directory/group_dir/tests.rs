@@ -13,7 +13,7 @@ use crate::directory::create_dir::make;
 use crate::directory::{Makes, RECORDS};
 use crate::record_file::RecordFile;
 use crate::tests::{Place, claim, key, mode, options, refusal, set_mode, take};
-use crate::{Inner, LocalOptions, LocalStore};
+use crate::{Inner, LocalOptions, LocalStore, step};
 
 fn ours() -> Group {
     Group::of(rustix::process::getegid().as_raw())
@@ -219,17 +219,19 @@ fn a_part_that_is_missing_or_a_link_is_refused() {
 }
 
 /// Others find another one in its place, and are granted what is held in this one.
-#[test]
-fn nobody_goes_on_with_records_that_were_moved_away() {
-    let (place, key) = (shared(), key("k"));
-    let store = place.store();
-    take(&store, &key, &claim(1));
-    fs::rename(place.at("records"), place.above.path().join("away")).unwrap();
-    assert!(!make(&place.path, &ours()).unwrap(), "made again");
-    let locked = RecordFile::of_key(&store, &key).try_lock();
-    refusal(locked, "was removed while in use");
-    assert!(store.directory.has_gone());
-    assert!(!place.store().directory.has_gone());
+#[tokio::test]
+async fn nobody_goes_on_in_a_part_that_was_moved_away() {
+    for part in ["records", "sessions"] {
+        let (place, key) = (shared(), key("k"));
+        let store = place.store();
+        take(&store, &key, &claim(1));
+        fs::rename(place.at(part), place.above.path().join("away")).unwrap();
+        assert!(!make(&place.path, &ours()).unwrap(), "made again");
+        let taken = step::take(&store, &[&key], &[claim(2)], false).await;
+        refusal(taken, "was removed while in use");
+        assert!(store.directory.has_gone());
+        assert!(!place.store().directory.has_gone());
+    }
 }
 
 #[test]

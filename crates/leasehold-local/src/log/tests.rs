@@ -95,7 +95,7 @@ fn a_clock_that_was_ahead_does_not_keep_files_for_ever() {
     let (place, _, log) = opened("1h");
     let ahead = place.at(&format!("audit/{:020}.jsonl", START.0 * 2));
     fs::write(&ahead, "").unwrap();
-    let file = fs::File::options().write(true).open(&ahead).unwrap();
+    let file = File::options().write(true).open(&ahead).unwrap();
     file.set_modified(std::time::UNIX_EPOCH).unwrap();
     for minutes in [0, 20] {
         let at = START + Duration::from_secs(60) * minutes;

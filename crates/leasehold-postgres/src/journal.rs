@@ -1,6 +1,5 @@
 //! The journals: rows of a table, and the statements that append to them and read them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -35,11 +34,7 @@ pub(crate) struct Rows {
     batch: Batch,
 }
 
-impl fmt::Debug for Rows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rows").field(&self.pool).finish()
-    }
-}
+leasehold_store::debug!(Rows; |it| pool: it.pool);
 
 const APPEND_AND_RING: &str = "call {schema}.append_and_ring($1, $2, $3, $4, $5, $10, $6, $7, $8, \
     $9, null, null, null, null, null, null, null, null)";

@@ -45,13 +45,7 @@ pub(crate) struct Pool {
     worked: AtomicBool,
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
-    }
-}
+leasehold_store::debug!(Pool; |it| server: it.server);
 
 /// A connection, and the last warning of its server.
 type Session = (Client, Arc<Mutex<Option<String>>>);

@@ -1,6 +1,6 @@
 //! The steps of a store on a journal.
 
-use std::fmt;
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,13 +26,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// A store on a journal. Each value is one client.
 pub struct JournalStore<J>(Arc<Client<J>>);
 
-impl<J: fmt::Debug> fmt::Debug for JournalStore<J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JournalStore")
-            .field(&self.0.journal)
-            .finish()
-    }
-}
+crate::debug!(JournalStore<J: Debug>; |it| journal: it.0.journal);
 
 impl<J: Journal> JournalStore<J> {
     /// Makes a store of a journal. The records of idle keys go after `retention`.

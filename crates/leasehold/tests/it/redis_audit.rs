@@ -56,6 +56,20 @@ async fn what_a_step_has_noted_that_fails_is_not_in_the_log() {
     assert_eq!(entries, 1, "the grant of the first");
 }
 
+/// A hand-over is written before it is told; that nobody hears it leads to the damaged record.
+#[tokio::test]
+async fn what_was_saved_before_a_step_failed_stays_in_the_log() {
+    let server = RedisServer::start();
+    let store = connect(&format!("{}?audit=1000", server.url())).await;
+    let (store, key) = (store.unwrap(), key("k"));
+    queue_up(&store, &key, [1, 2, 3, 4]).await;
+    server.command(&["HSET", "leasehold:lock:k", id(4).expose(), "x"]);
+    store.release(&key, &release(1)).await.unwrap_err();
+    let left: usize = server.query(&["HEXISTS", "leasehold:lock:k", id(1).expose()]);
+    let entries: usize = server.query(&["XLEN", "leasehold:audit"]);
+    assert_eq!((left, entries), (0, 2), "a grant, and the hand-over");
+}
+
 /// Whoever may read the log cannot release, take over or enter anything, and a note is none of its
 /// business. Not what is shown of it counts here, but what lies there.
 #[tokio::test]

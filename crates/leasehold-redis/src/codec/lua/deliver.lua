@@ -129,6 +129,7 @@ local function commit(must)
   if refused then
     return refused
   end
+  values.saved = true
   if #events > 0 and deliver({}) then
     save(true)
   end

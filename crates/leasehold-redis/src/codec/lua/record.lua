@@ -196,7 +196,6 @@ local function changed_fields(fresh)
   return fields, count, dropped
 end
 
-
 -- Writes the record. `must`: also when the memory is full.
 local function save(must)
   if is_spent() then

@@ -49,10 +49,10 @@ take = function(at, dry, may_force)
   elseif values[at] == nil then
     values[at] = call('MGET', KEYS[at])[1]
   end
-  entries_before = entries and #entries
+  entries_before, values.saved = entries and #entries, false
   local well, answer, said, must = pcall(further, at, dry, may_force)
-  -- Nothing of a step that failed was written, in whatever way it failed.
-  if note and (not well or type(answer) == 'table') then
+  -- Nothing of a step that failed was written, in whatever way, unless it failed while it was told.
+  if note and (not well and not values.saved or type(answer) == 'table') then
     forget_entries(entries_before)
   end
   if not well then

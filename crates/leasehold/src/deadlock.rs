@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, StoreError};
 use crate::inspection::{HolderInfo, Inspection, WaiterInfo};
 use crate::listing::Listing;
 use crate::session::Session;
-use crate::sync::sleep;
+use crate::sync::{AtomicBool, Ordering, sleep};
 
 /// The shortest and the longest pause between two looks for a deadlock.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
@@ -211,23 +211,24 @@ pub(crate) fn no_context() -> StoreError {
 impl DeadlockCheck {
     /// Looks for a deadlock again and again. Completes when the claim is to give up: at the first
     /// look that finds one if it is the youngest, and one look later for each that is younger, in
-    /// case those do not give up.
+    /// case those do not give up. `told`: that it cannot look was, by this check or by another.
     pub(crate) async fn watch(
         &self,
         session: &Session,
         key: &Key,
         context: &ClaimContext,
+        told: &AtomicBool,
     ) -> StoreError {
         let (shortest, longest) = PAUSES;
         let mut pause = self.after.max(shortest);
-        let (mut looks, mut told) = (0, false);
+        let mut looks = 0;
         loop {
             sleep(pause).await;
             // What cannot be read now is read later.
             let found = find_of(session, key, context).await;
             if let Err(error) = &found
                 && !error.is_retryable()
-                && !std::mem::replace(&mut told, true)
+                && !told.swap(true, Ordering::Relaxed)
             {
                 tracing::warn!(%error, "cannot check for deadlocks");
             }

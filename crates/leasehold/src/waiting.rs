@@ -11,6 +11,7 @@ use crate::deadlock::{Deadlock, DeadlockCheck, no_context};
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
+use crate::sync::AtomicBool;
 
 /// The options of waiting for a lock, for [`Mutex::lock_opts`](crate::Mutex::lock_opts) and its kin.
 /// Without any, it waits without a time limit.
@@ -100,9 +101,9 @@ impl LockOptions {
         request: &AcquireRequest,
     ) -> StoreError {
         let checks = self.checks().zip(request.owner.context.iter().cycle());
+        let (key, told) = (&request.key, AtomicBool::new(false));
         // What few need does not make every acquisition larger.
-        let watches =
-            checks.map(|(it, context)| Box::pin(it.watch(session, &request.key, context)));
+        let watches = checks.map(|(it, context)| Box::pin(it.watch(session, key, context, &told)));
         let watches: Vec<_> = watches.collect();
         if watches.is_empty() {
             return std::future::pending().await;

@@ -153,7 +153,7 @@ impl LockStore for Blind {
     }
 }
 
-/// Once, however often it is refused.
+/// Once, however often and to whichever of its checks it is refused.
 #[tokio::test(start_paused = true)]
 async fn who_may_not_look_for_deadlocks_is_told() {
     let (log, store) = (Log::start(), MemoryStore::new());
@@ -161,6 +161,7 @@ async fn who_may_not_look_for_deadlocks_is_told() {
     let (other, client) = (other.await, client_of(Arc::new(client)).await);
     let _held = lock(&other, "x").await;
     let how = LockOptions::new().within(20 * AFTER);
+    let how = how.on_deadlock(AFTER, |_| ());
     let mutex = client.mutex("x").expect("a key");
     let mutex = mutex.with_context(&client.context());
     let late = mutex.lock_opts(how.deadlock_timeout(AFTER)).await;

@@ -296,20 +296,21 @@ impl Directory {
         }
     }
 
-    /// Refuses a directory to which its path does not lead any more, or from which the records or the
-    /// lives of a group were moved away: others find another one there, or make one, and are granted
-    /// what is held here.
+    /// Refuses a directory to which its path does not lead any more, or from which the records or
+    /// the lives of a group were moved away: others find another one there, or make one, and are
+    /// granted what is held here.
     pub(super) fn check_stands(&self) -> Result<(), StoreError> {
-        let inode = |(at, name): (BorrowedFd<'_>, &str)| {
-            let found = statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
-            found.map(|stat| inode_of(&stat)).ok()
-        };
-        let moved = |part| inode(self.at(part)) != inode((self.fd.as_fd(), part));
-        let gone = match stat(&self.path) {
-            Ok(there) => self.inode != inode_of(&there) || moved(RECORDS) || moved(SESSIONS),
+        // What cannot be looked at counts as standing: else whoever holds would stop.
+        let is_another = |there: Result<Stat, Errno>, inode: (u64, u64)| match there {
+            Ok(there) => inode_of(&there) != inode,
             Err(errno) => matches!(errno, Errno::NOENT | Errno::NOTDIR),
         };
-        if gone {
+        let moved = |part: &str| {
+            let there = statat(&self.fd, part, AtFlags::SYMLINK_NOFOLLOW);
+            fstat(self.at(part).0).is_ok_and(|open| is_another(there, inode_of(&open)))
+        };
+        let parts_moved = || self.shared.is_some() && [RECORDS, SESSIONS].into_iter().any(moved);
+        if is_another(stat(&self.path), self.inode) || parts_moved() {
             return Err(self.failed("use", Errno::NOENT));
         }
         Ok(())

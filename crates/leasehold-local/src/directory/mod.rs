@@ -211,7 +211,16 @@ impl Directory {
     /// Whether an open file still stands at `name`: it may have been swept and made
     /// anew between opening and locking, or its part been moved away.
     pub(super) fn has(&self, file: &OwnedFd, name: &str) -> Result<bool, Errno> {
-        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let look = |at: BorrowedFd<'_>, name: &str| statat(at, name, AtFlags::SYMLINK_NOFOLLOW);
+        let there = match look(self.fd.as_fd(), name) {
+            // Its owner lets nobody in any more: who is in goes on.
+            Err(Errno::ACCESS) => {
+                let (at, name) = self.at(name);
+                look(at, name)
+            }
+            there => there,
+        };
+        match there {
             Ok(there) => Ok(inode_of(&fstat(file)?) == inode_of(&there)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),

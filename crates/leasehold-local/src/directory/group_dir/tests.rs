@@ -234,6 +234,19 @@ async fn nobody_goes_on_in_a_part_that_was_moved_away() {
     }
 }
 
+/// Nobody is granted anything in another one. (Root may look into it whatever its mode is.)
+#[tokio::test]
+async fn who_is_in_goes_on_where_nobody_is_let_in_any_more() {
+    let (place, key) = (shared(), key("k"));
+    let store = place.store();
+    take(&store, &key, &claim(1));
+    set_mode(&place.path, 0);
+    let taken = step::take(&store, &[&key], &[claim(2)], false).await;
+    let has_gone = store.directory.has_gone();
+    set_mode(&place.path, OF_TOP);
+    assert!(taken.unwrap().is_ok() && !has_gone);
+}
+
 #[test]
 fn who_could_replace_the_directory_is_told() {
     let place = shared();

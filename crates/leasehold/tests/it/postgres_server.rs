@@ -11,7 +11,7 @@ use leasehold::doctor::{Severity, examine};
 use leasehold::{Access, Credentials, CredentialsProvider, Marked, Mutex};
 use leasehold_store::contract::Fixture as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
-use leasehold_testkit::process::{PATIENCE, Process};
+use leasehold_testkit::process::Process;
 use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -370,9 +370,10 @@ async fn the_schema_stops_growing() {
     // With a server of its own: a transaction of any database keeps old rows from being reused.
     let server = Postgres::start_with("fsync = off");
     // It works for long, and a busy machine may not answer for seconds.
-    let fresh = Fresh::at(&server.url(), "&response_timeout=60s");
+    let fresh = Fresh::at(&server.url(), "&response_timeout=30s");
     let url = fresh.url().await.to_owned();
-    let client = client_with(&url, Settings::default().with_operation_timeout(PATIENCE)).await;
+    let patient = Settings::default().with_operation_timeout(Duration::from_secs(30));
+    let client = client_with(&url, patient).await;
     let work = async |times: usize| {
         for round in 0..times {
             use_once(&client, &format!("k{}", round % 20)).await;

@@ -398,7 +398,7 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
         'done'
         """
         wrong = "guard() needs a function: write @lock.guard(), below @classmethod"
-        if callable(skip_if_busy):
+        if hasattr(skip_if_busy, "__call__"):
             raise TypeError(wrong)
 
         def decorate(function: _Function) -> _Function:

@@ -59,7 +59,7 @@ pub enum Fact {
 }
 
 /// What was seen of a claim, so that the next look tells what is new.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Facts {
     requested: bool,
     /// Zero before it waits.
@@ -130,5 +130,11 @@ impl Facts {
         } else if life.valid_until() > until {
             tell(Fact::Renewed { remaining });
         }
+    }
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self::new()
     }
 }

@@ -21,7 +21,7 @@ const SLOW: Duration = Duration::from_millis(100);
 
 /// What is true, and what helps, only where there are tokens.
 const RISING: &str = "; tokens keep rising";
-const FENCED: &str = ", or check tokens where the lock protects data";
+const FENCED: &str = "; or check tokens where the lock protects data";
 
 fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
     let classic = facts.options.is_classic();

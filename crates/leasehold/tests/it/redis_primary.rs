@@ -129,18 +129,22 @@ async fn a_stopped_primary_is_left_as_soon_as_another_is_named() {
     assert_eq!(shown, 1);
 }
 
+/// Claims go to the new primary in the end.
+async fn reaches(store: &RedisStore, new: &RedisServer) {
+    until("a claim reaches the new primary", async || {
+        let _ = store.claim(&key("k"), &claim(store, 1)).await;
+        new.query::<usize>(&["EXISTS", "leasehold:lock:k"]) == 1
+    })
+    .await;
+}
+
 /// Whoever may not listen asks.
 #[tokio::test]
 async fn a_sentinel_that_forbids_to_subscribe_names_a_new_primary_all_the_same() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
     sentinel.refuse((new.port(), 2));
-    let store = store_of(&[&sentinel]).await;
-    until("a claim reaches the new primary", async || {
-        let _ = store.claim(&key("k"), &claim(&store, 1)).await;
-        new.query::<usize>(&["EXISTS", "leasehold:lock:k"]) == 1
-    })
-    .await;
+    reaches(&store_of(&[&sentinel]).await, &new).await;
 }
 
 /// A Sentinel is asked for the epoch and for the address, and may hear of a fail-over in between. A
@@ -150,12 +154,7 @@ async fn a_fail_over_between_two_questions_is_not_missed() {
     let (old, new) = (RedisServer::start(), RedisServer::start());
     let sentinel = FakeSentinel::start(Some((old.port(), 1))).await;
     sentinel.say_next((new.port(), 2));
-    let store = store_of(&[&sentinel]).await;
-    until("a claim reaches the new primary", async || {
-        let _ = store.claim(&key("k"), &claim(&store, 1)).await;
-        new.query::<usize>(&["EXISTS", "leasehold:lock:k"]) == 1
-    })
-    .await;
+    reaches(&store_of(&[&sentinel]).await, &new).await;
 }
 
 /// Answered by the server itself: nothing has run there.

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::settings::{check_max_hold, check_min_hold, check_renewal, check_ttl};
-use crate::verbs::{adopting, fairness, locking, single_key, working};
+use crate::verbs::{adopting, fairness, locking, single_key};
 use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
@@ -50,8 +50,7 @@ pub struct Lock {
 
 single_key!(Lock);
 fairness!(Lock);
-locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts);
-working!(Lock, Lease<Any>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Lock, Any; |it, parts| it);
 debug!(Lock; |it| key: it.key());
 

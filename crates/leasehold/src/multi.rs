@@ -18,7 +18,7 @@ use crate::lock::Lock;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::sync::timeout;
-use crate::verbs::{locking, options, working};
+use crate::verbs::{locking, options};
 use crate::waiting::LockOptions;
 
 /// A lock on several keys: all of them, or none.
@@ -56,8 +56,7 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 }
 
 options!(MultiLock<K>: lock, K: LeaseKind);
-locking!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it; lock, try_lock, lock_within, lock_opts);
-working!(MultiLock<K: LeaseKind>, MultiLease<K>; |it| it; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 
 impl Lock {
     /// Makes one lock on these keys, with the same options. The key of this lock is included only

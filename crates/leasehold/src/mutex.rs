@@ -4,7 +4,7 @@ use leasehold_store::debug;
 
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
-use crate::verbs::{adopting, fairness, locking, single_key, working};
+use crate::verbs::{adopting, fairness, locking, single_key};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
@@ -38,7 +38,6 @@ pub struct Mutex {
 
 single_key!(Mutex: lock);
 fairness!(Mutex: lock);
-locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
-working!(Mutex, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex, Exclusive; |it, parts| it.lock);
 debug!(Mutex; |it| key: it.key());

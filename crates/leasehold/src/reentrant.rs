@@ -7,7 +7,7 @@ use crate::error::{Error, Operation};
 use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
 use crate::session::random_u128;
-use crate::verbs::{adopting, locking, single_key, working};
+use crate::verbs::{adopting, locking, single_key};
 
 /// The owner of a [`Reentrant`] lock: a value that you make, clone and pass on. It is independent
 /// of threads and tasks.
@@ -79,8 +79,7 @@ pub struct Reentrant {
 }
 
 single_key!(Reentrant: lock);
-locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts);
-working!(Reentrant, Lease; |it| it.lock; lock, with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Reentrant, Exclusive; |it, parts| it.lock);
 debug!(Reentrant; |it| key: it.key());
 

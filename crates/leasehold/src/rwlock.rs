@@ -6,7 +6,7 @@ use leasehold_store::debug;
 use crate::lease::{Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::LeaseParts;
-use crate::verbs::{adopting, fairness, locking, single_key, working};
+use crate::verbs::{adopting, fairness, locking, single_key};
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
@@ -45,10 +45,8 @@ pub struct RwLock {
 
 single_key!(RwLock: lock);
 fairness!(RwLock: lock);
-locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read, read_within, read_opts);
-locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts);
-working!(RwLock, Lease<Shared>; |it| it.reader(); read, with_read, with_read_within, with_try_read, try_with_read);
-working!(RwLock, Lease; |it| it.lock; write, with_write, with_write_within, with_try_write, try_with_write);
+locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read, read_within, read_opts; with_read, with_read_within, with_try_read, try_with_read);
+locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts; with_write, with_write_within, with_try_write, try_with_write);
 adopting!(RwLock, K: LeaseKind; |it, parts| it.of(parts));
 debug!(RwLock; |it| key: it.key());
 

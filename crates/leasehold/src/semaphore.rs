@@ -10,7 +10,7 @@ use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
 use crate::session::request::mismatch;
 use crate::store::Verbs as _;
-use crate::verbs::{adopting, fairness, single_key, working};
+use crate::verbs::{adopting, fairness, locking, single_key};
 use crate::waiting::LockOptions;
 
 /// A fair semaphore: a fixed number of permits, first come, first served.
@@ -46,7 +46,7 @@ pub struct Semaphore {
 single_key!(Semaphore: lock);
 fairness!(Semaphore: lock);
 adopting!(Semaphore, Permits; |it, parts| it.lock);
-working!(Semaphore, Lease<Permits>; |it| it.lock; acquire, with_permit, with_permit_within, with_try_permit, try_with_permit);
+locking!(Semaphore, Lease<Permits>, "a permit"; |it| it.lock; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
 
 impl Semaphore {
     /// Returns the number of permits, as this handle has it.
@@ -57,21 +57,6 @@ impl Semaphore {
 
     fn many(&self, take: u32) -> Lock {
         self.lock.with_mode(Mode::permits(self.permits, take))
-    }
-
-    /// Waits for a permit without a time limit.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves the queue in the background; the place in the queue is lost.
-    ///
-    /// # Errors
-    /// Same as [`crate::Mutex::lock`]; `Invalid` if the key is in use with another number of
-    /// permits; the message has both.
-    ///
-    /// # Examples
-    /// See [`Semaphore`].
-    pub async fn acquire(&self) -> Result<Lease<Permits>, Error> {
-        self.lock.obtain(LockOptions::new()).await
     }
 
     /// Waits for `take` permits in one lease, without a time limit.
@@ -89,20 +74,6 @@ impl Semaphore {
         self.many(take).obtain(LockOptions::new()).await
     }
 
-    /// Acquires a permit if one is free and nobody waits; `None` otherwise.
-    ///
-    /// # Cancel safety
-    /// Dropping the future releases the key in the background, if it was granted.
-    ///
-    /// # Errors
-    /// Same as [`Semaphore::acquire`].
-    ///
-    /// # Examples
-    /// See [`Semaphore`].
-    pub async fn try_acquire(&self) -> Result<Option<Lease<Permits>>, Error> {
-        self.lock.attempt().await
-    }
-
     /// Acquires `take` permits if they are free and nobody waits; `None` otherwise.
     ///
     /// # Cancel safety
@@ -115,20 +86,6 @@ impl Semaphore {
     /// See [`Semaphore`].
     pub async fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error> {
         self.many(take).attempt().await
-    }
-
-    /// Waits for a permit for at most `limit`.
-    ///
-    /// # Cancel safety
-    /// Same as [`Semaphore::acquire`].
-    ///
-    /// # Errors
-    /// `Timeout` if no permit became free in time; otherwise the same as [`Semaphore::acquire`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_within`].
-    pub async fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error> {
-        self.lock.obtain(LockOptions::new().within(limit)).await
     }
 
     /// Waits for `take` permits for at most `limit`.

@@ -157,11 +157,13 @@ macro_rules! fairness {
     };
 }
 
-/// The verbs that get a lease: what they wait for, what they obtain it of, and their four names.
+/// The verbs that get a lease, and those that run work under one: what they wait for, what they obtain it
+/// of (`|lock| lock.reader()`), and their names. A lock that is told how much to take has options of its own.
 macro_rules! locking {
     (
         $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal; |$this:ident| $of:expr;
-        $wait:ident, $attempt:ident, $wait_within:ident, $wait_opts:ident
+        $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
+        $with:ident, $within:ident, $try:ident, $fallible:ident
     ) => {
         impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             #[doc = concat!("Waits for ", $what, " without a time limit.")]
@@ -173,9 +175,10 @@ macro_rules! locking {
             /// # Errors
             /// `Unavailable` if the store does not answer for longer than the operation time-out
             /// (while waiting: the waiter TTL). A store that answers that it cannot do it now (a
-            /// fail-over, a full disk) is waited for. `Refused`, `Unsupported`, `Invalid`,
-            /// `Corrupt`: see [`crate::ErrorKind`]. `Closed` if the client is shut down before or
-            /// meanwhile, if its runtime has ended, or in a forked process.
+            /// fail-over, a full disk) is waited for. `Invalid` if the key is in use as another kind
+            /// of lock, or with another number of permits; the message has both. `Refused`,
+            /// `Unsupported`, `Corrupt`: see [`crate::ErrorKind`]. `Closed` if the client is shut
+            /// down before or meanwhile, if its runtime has ended, or in a forked process.
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
@@ -242,45 +245,36 @@ macro_rules! locking {
                 $of.obtain(crate::LockOptions::new().within(limit)).await
             }
 
-            #[doc = concat!("Waits for ", $what, " with these options.")]
-            ///
-            /// # Cancel safety
-            #[doc = concat!("Same as [`Self::", stringify!($wait), "`].")]
-            ///
-            /// # Errors
-            #[doc = concat!("Same as [`Self::", stringify!($wait_within), "`]; `Deadlock` with")]
-            /// [`deadlock_timeout`](crate::LockOptions::deadlock_timeout).
-            ///
-            /// # Examples
-            /// ```
-            /// # #[tokio::main(flavor = "current_thread")]
-            /// # async fn main() -> Result<(), leasehold::Error> {
-            /// use std::time::Duration;
-            /// use leasehold::LockOptions;
-            /// let client = leasehold::connect("memory:").await?;
-            /// let how = LockOptions::new().within(Duration::from_secs(60));
-            /// let how = how.on_progress(|p| println!("place {}", p.position));
-            /// let lease = client.mutex("k")?.lock_opts(how).await?;
-            /// # drop(lease);
-            /// # Ok(()) }
-            /// ```
-            pub async fn $wait_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
-                let $this = self;
-                $of.obtain(how).await
-            }
-        }
-    };
-}
+            $(
+                #[doc = concat!("Waits for ", $what, " with these options.")]
+                ///
+                /// # Cancel safety
+                #[doc = concat!("Same as [`Self::", stringify!($wait), "`].")]
+                ///
+                /// # Errors
+                #[doc = concat!("Same as [`Self::", stringify!($wait_within), "`]; `Deadlock` with")]
+                /// [`deadlock_timeout`](crate::LockOptions::deadlock_timeout).
+                ///
+                /// # Examples
+                /// ```
+                /// # #[tokio::main(flavor = "current_thread")]
+                /// # async fn main() -> Result<(), leasehold::Error> {
+                /// use std::time::Duration;
+                /// use leasehold::LockOptions;
+                /// let client = leasehold::connect("memory:").await?;
+                /// let how = LockOptions::new().within(Duration::from_secs(60));
+                /// let how = how.on_progress(|p| println!("place {}", p.position));
+                /// let lease = client.mutex("k")?.lock_opts(how).await?;
+                /// # drop(lease);
+                /// # Ok(()) }
+                /// ```
+                pub async fn $wait_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
+                    let $this = self;
+                    $of.obtain(how).await
+                }
+            )?
 
-/// Running work under a lease: `|lock| lock.reader()` says what it obtains of, `read` is the verb
-/// that waits, and the four names are those of the methods.
-macro_rules! working {
-    (
-        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty; |$this:ident| $of:expr;
-        $verb:ident, $with:ident, $within:ident, $try:ident, $fallible:ident
-    ) => {
-        impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            #[doc = concat!("Waits as [`Self::", stringify!($verb), "`], runs `work` under the lease, and releases it.")]
+            #[doc = concat!("Waits as [`Self::", stringify!($wait), "`], runs `work` under the lease, and releases it.")]
             ///
             /// The work is dropped as soon as the lease is lost, as in [`crate::Lease::run`].
             ///
@@ -288,7 +282,7 @@ macro_rules! working {
             /// Dropping the future drops the work and releases the lease in the background.
             ///
             /// # Errors
-            #[doc = concat!("Same as [`Self::", stringify!($verb), "`];")]
+            #[doc = concat!("Same as [`Self::", stringify!($wait), "`];")]
             /// `Lost` if the lease was lost before the work finished: another client may hold the key,
             /// and the last actions of the work may have overlapped with its own.
             ///
@@ -433,4 +427,4 @@ macro_rules! adopting {
     };
 }
 
-pub(crate) use {adopting, fairness, locking, options, single_key, working};
+pub(crate) use {adopting, fairness, locking, options, single_key};

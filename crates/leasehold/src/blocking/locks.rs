@@ -56,45 +56,39 @@ macro_rules! fairness {
     };
 }
 
-/// The verbs of a lock whose leases are all of one kind.
+/// The verbs that get a lease, and those that run `work` under one and release it. A thread cannot be
+/// stopped from outside: `work` looks at the lease itself, and the loss is told when it has ended.
 macro_rules! locking {
-    ($lock:ident, $lease:ty $(, <$kind:ident: $bound:ident>)?) => {
-        face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            /// Waits for the key without a time limit.
-            wait fn lock(&self) -> Result<$lease, Error>;
-            /// Acquires the key if it is free; `None` if it is busy.
-            wait fn try_lock(&self) -> Result<Option<$lease>, Error>;
-            /// Waits for the key for at most `limit`.
-            wait fn lock_within(&self, limit: Duration) -> Result<$lease, Error>;
-            /// Waits for the key with these options.
-            wait fn lock_opts(&self, how: LockOptions) -> Result<$lease, Error>;
-        }}
-        working! {
-            $lock, $lease; lock, lock_within, try_lock;
-            with_lock, with_lock_within, with_try_lock, try_with_lock $(, <$kind: $bound>)?
-        }
-    };
-}
-
-/// Runs `work` under a lease, and releases it. A thread cannot be stopped from outside: `work`
-/// looks at the lease itself, and the loss is told when it has ended.
-macro_rules! working {
     (
-        $lock:ident, $lease:ty; $verb:ident, $verb_within:ident, $try_verb:ident;
-        $with:ident, $within:ident, $try:ident, $fallible:ident $(, <$kind:ident: $bound:ident>)?
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty;
+        $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
+        $with:ident, $within:ident, $try:ident, $fallible:ident
     ) => {
+        face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
+            /// Waits for the lease without a time limit.
+            wait fn $wait(&self) -> Result<$lease, Error>;
+            /// Acquires the lease if that is possible at once; `None` if it is busy.
+            wait fn $attempt(&self) -> Result<Option<$lease>, Error>;
+            /// Waits for the lease for at most `limit`.
+            wait fn $wait_within(&self, limit: Duration) -> Result<$lease, Error>;
+            $(
+                /// Waits for the lease with these options.
+                wait fn $wait_opts(&self, how: LockOptions) -> Result<$lease, Error>;
+            )?
+        }}
+
         impl $(<$kind: $bound>)? $lock $(<$kind>)? {
-            #[doc = concat!("Waits as [`Self::", stringify!($verb), "`], runs `work` under the lease, and releases it.")]
+            #[doc = concat!("Waits as [`Self::", stringify!($wait), "`], runs `work` under the lease, and releases it.")]
             ///
             /// A thread cannot be stopped from outside: long work must check
             /// [`is_valid`](crate::Lease::is_valid) itself.
             ///
             /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($verb), "`];")]
+            #[doc = concat!("As [`Self::", stringify!($wait), "`];")]
             /// `Lost` if the lease was lost before the work finished: another client may hold the
             /// key, and the last actions of the work may have overlapped with its own.
             pub fn $with<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
-                self.$verb()?.work(work)
+                self.$wait()?.work(work)
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
@@ -102,7 +96,7 @@ macro_rules! working {
             /// # Errors
             #[doc = concat!("As [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
             pub fn $within<T>(&self, limit: Duration, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
-                self.$verb_within(limit)?.work(work)
+                self.$wait_within(limit)?.work(work)
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
@@ -110,7 +104,7 @@ macro_rules! working {
             /// # Errors
             #[doc = concat!("As [`Self::", stringify!($with), "`]. A busy key is not an error.")]
             pub fn $try<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<Option<T>, Error> {
-                self.$try_verb()?.map(|lease| lease.work(work)).transpose()
+                self.$attempt()?.map(|lease| lease.work(work)).transpose()
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
@@ -127,18 +121,18 @@ macro_rules! working {
     };
 }
 
-/// Taking over a lease, for a lock whose leases are all of one kind.
+/// Taking over a lease; `K: LeaseKind` says that it may be of several kinds.
 macro_rules! adopting {
-    ($lock:ident, $kind:ident) => {
+    ($lock:ident, $kind:ident $(: $bound:ident)?) => {
         face! { impl $lock {
             /// Takes over a lease that was handed over.
-            wait fn adopt(&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
+            wait fn adopt $(<$kind: $bound>)? (&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
             /// Takes over a lease whose holder may still rely on it.
-            wait fn adopt_by_force(&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
+            wait fn adopt_by_force $(<$kind: $bound>)? (&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
             /// Recovers a lease after a crash.
-            wait fn recover(&self, parts: &LeaseParts<$kind>, how: LockOptions) -> Result<Recovered<$kind>, Error>;
+            wait fn recover $(<$kind: $bound>)? (&self, parts: &LeaseParts<$kind>, how: LockOptions) -> Result<Recovered<$kind>, Error>;
             /// Recovers a lease after a crash, without waiting.
-            wait fn try_recover(&self, parts: &LeaseParts<$kind>) -> Result<Option<Recovered<$kind>>, Error>;
+            wait fn try_recover $(<$kind: $bound>)? (&self, parts: &LeaseParts<$kind>) -> Result<Option<Recovered<$kind>>, Error>;
         }}
     };
 }
@@ -163,7 +157,7 @@ face! {
 
 single_key!(Lock);
 fairness!(Lock);
-locking!(Lock, Lease<Any>);
+locking!(Lock, Lease<Any>; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Lock, Any);
 
 face! { impl Lock {
@@ -188,7 +182,7 @@ face! {
 
 single_key!(Mutex);
 fairness!(Mutex);
-locking!(Mutex, Lease);
+locking!(Mutex, Lease; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Mutex, Exclusive);
 
 face! {
@@ -199,7 +193,7 @@ face! {
 }
 
 single_key!(Reentrant);
-locking!(Reentrant, Lease);
+locking!(Reentrant, Lease; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 adopting!(Reentrant, Exclusive);
 
 face! { impl Reentrant {
@@ -226,41 +220,9 @@ face! {
 
 single_key!(RwLock);
 fairness!(RwLock);
-working! {
-    RwLock, Lease<Shared>; read, read_within, try_read;
-    with_read, with_read_within, with_try_read, try_with_read
-}
-working! {
-    RwLock, Lease; write, write_within, try_write;
-    with_write, with_write_within, with_try_write, try_with_write
-}
-
-face! { impl RwLock {
-    /// Waits for a read lease.
-    wait fn read(&self) -> Result<Lease<Shared>, Error>;
-    /// Acquires a read lease if that is possible at once; `None` otherwise.
-    wait fn try_read(&self) -> Result<Option<Lease<Shared>>, Error>;
-    /// Waits for a read lease for at most `limit`.
-    wait fn read_within(&self, limit: Duration) -> Result<Lease<Shared>, Error>;
-    /// Waits for the write lease.
-    wait fn write(&self) -> Result<Lease, Error>;
-    /// Acquires the write lease if that is possible at once; `None` otherwise.
-    wait fn try_write(&self) -> Result<Option<Lease>, Error>;
-    /// Waits for the write lease for at most `limit`.
-    wait fn write_within(&self, limit: Duration) -> Result<Lease, Error>;
-    /// Waits for a read lease with these options.
-    wait fn read_opts(&self, how: LockOptions) -> Result<Lease<Shared>, Error>;
-    /// Waits for the write lease with these options.
-    wait fn write_opts(&self, how: LockOptions) -> Result<Lease, Error>;
-    /// Takes over a lease that was handed over.
-    wait fn adopt<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
-    /// Takes over a lease whose holder may still rely on it.
-    wait fn adopt_by_force<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Lease<K>, Error>;
-    /// Recovers a lease after a crash.
-    wait fn recover<K: LeaseKind>(&self, parts: &LeaseParts<K>, how: LockOptions) -> Result<Recovered<K>, Error>;
-    /// Recovers a lease after a crash, without waiting.
-    wait fn try_recover<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Result<Option<Recovered<K>>, Error>;
-}}
+locking!(RwLock, Lease<Shared>; read, try_read, read_within, read_opts; with_read, with_read_within, with_try_read, try_with_read);
+locking!(RwLock, Lease; write, try_write, write_within, write_opts; with_write, with_write_within, with_try_write, try_with_write);
+adopting!(RwLock, K: LeaseKind);
 
 face! {
     /// A semaphore: the blocking version of [`crate::Semaphore`].
@@ -272,10 +234,7 @@ face! {
 single_key!(Semaphore);
 fairness!(Semaphore);
 adopting!(Semaphore, Permits);
-working! {
-    Semaphore, Lease<Permits>; acquire, acquire_within, try_acquire;
-    with_permit, with_permit_within, with_try_permit, try_with_permit
-}
+locking!(Semaphore, Lease<Permits>; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
 
 impl Semaphore {
     /// Waits for `take` permits, runs `work` under the lease, and releases it.
@@ -296,16 +255,10 @@ face! { impl Semaphore {
     now fn permits(&self) -> u32;
     /// Returns how many permits are free.
     wait fn available_permits(&self) -> Result<u32, Error>;
-    /// Waits for a permit.
-    wait fn acquire(&self) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits.
     wait fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error>;
-    /// Acquires a permit if one is free; `None` otherwise.
-    wait fn try_acquire(&self) -> Result<Option<Lease<Permits>>, Error>;
     /// Acquires `take` permits if they are free; `None` otherwise.
     wait fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error>;
-    /// Waits for a permit for at most `limit`.
-    wait fn acquire_within(&self, limit: Duration) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits for at most `limit`.
     wait fn acquire_many_within(&self, take: u32, limit: Duration) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits with these options.
@@ -322,7 +275,7 @@ face! {
 }
 
 options!(MultiLock, <K: LeaseKind>);
-locking!(MultiLock, MultiLease<K>, <K: LeaseKind>);
+locking!(MultiLock<K: LeaseKind>, MultiLease<K>; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
 
 face! { impl MultiLock {
     /// Converts to a lock that reads each key.

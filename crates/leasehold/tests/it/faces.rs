@@ -61,7 +61,7 @@ fn method(line: &str) -> Option<String> {
 }
 
 /// The macros that write methods.
-const WRITING: &str = "setters options single_key fairness locking adopting losing working";
+const WRITING: &str = "setters options single_key fairness locking adopting losing";
 
 /// Calls of the macros that write methods, and the names that are given to one.
 fn calls(text: &str) -> impl Iterator<Item = (String, String)> {
@@ -88,11 +88,10 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
         // `name(value: type): field = …`
         let lines = inner.lines().map(str::trim_start);
         to.extend(lines.filter(|line| line.contains("): ")).filter_map(name));
-    } else if called == "working!" {
-        let names = inner.split(|it: char| !it.is_alphanumeric() && it != '_');
-        to.extend(names.filter(|it| it.contains("with_")).map(str::to_owned));
-    } else if let ("locking!", Some((_, names))) = (&*called, inner.rsplit_once(';')) {
-        to.extend(names.split(',').filter_map(|it| name(it.trim())));
+    } else if called == "locking!" {
+        // What gets a lease; what runs work under one.
+        let names = inner.rsplit(';').take(2).flat_map(|names| names.split(','));
+        to.extend(names.filter_map(|it| name(it.trim())));
     } else {
         to.insert(called);
     }

@@ -125,25 +125,20 @@ impl fmt::Display for Mode {
 
 /// A mode as it is written down: those that everybody knows by name, for people who read it.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
 enum Written {
-    Known(Known),
-    Pair(Capacity, u64),
-}
-
-#[derive(Serialize, Deserialize)]
-enum Known {
     Exclusive,
     Shared,
     Permits { of: u32, take: u32 },
+    #[serde(untagged)]
+    Pair(Capacity, u64),
 }
 
 impl From<Written> for Mode {
     fn from(written: Written) -> Self {
         match written {
-            Written::Known(Known::Exclusive) => Self::EXCLUSIVE,
-            Written::Known(Known::Shared) => Self::SHARED,
-            Written::Known(Known::Permits { of, take }) => Self::permits(of, take),
+            Written::Exclusive => Self::EXCLUSIVE,
+            Written::Shared => Self::SHARED,
+            Written::Permits { of, take } => Self::permits(of, take),
             Written::Pair(capacity, weight) => Self::new(capacity, weight),
         }
     }
@@ -152,9 +147,9 @@ impl From<Written> for Mode {
 impl From<Mode> for Written {
     fn from(mode: Mode) -> Self {
         match (mode.capacity, u32::try_from(mode.weight)) {
-            _ if mode == Mode::EXCLUSIVE => Self::Known(Known::Exclusive),
-            _ if mode == Mode::SHARED => Self::Known(Known::Shared),
-            (Capacity::Permits(of), Ok(take)) => Self::Known(Known::Permits { of, take }),
+            _ if mode == Mode::EXCLUSIVE => Self::Exclusive,
+            _ if mode == Mode::SHARED => Self::Shared,
+            (Capacity::Permits(of), Ok(take)) => Self::Permits { of, take },
             (capacity, _) => Self::Pair(capacity, mode.weight),
         }
     }

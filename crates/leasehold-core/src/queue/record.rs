@@ -1,8 +1,9 @@
 //! The record of a queue: what a store keeps of it, and what is read back.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Queue;
@@ -130,42 +131,31 @@ impl TryFrom<Record> for Queue {
     }
 }
 
-/// A [`Record`], without a copy of the queue: it may be long, and is written at each step.
-#[derive(Serialize)]
-struct View<'a> {
-    last_seen: StoreTime,
-    offset: Duration,
-    last_token: Token,
-    last_arrival: Arrival,
-    capacity: Option<Capacity>,
-    earliest: StoreTime,
-    furthest: StoreTime,
-    granted: Vec<(Token, &'a Entry)>,
-    waiting: Vec<&'a Entry>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    watchers: &'a [(Inbox, StoreTime)],
-    released: &'a VecDeque<Tombstone>,
-    #[serde(skip_serializing_if = "Votes::is_empty")]
-    votes: &'a Votes,
-}
-
+/// As a [`Record`], without a copy of the queue: it may be long, and is written at each step.
 impl Serialize for Queue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let granted = self.granted.iter();
-        let view = View {
-            last_seen: self.last_seen,
-            offset: self.offset,
-            last_token: self.last_token,
-            last_arrival: self.last_arrival,
-            capacity: self.capacity,
-            earliest: self.earliest,
-            furthest: self.furthest,
-            granted: granted.map(|((token, _), entry)| (*token, entry)).collect(),
-            waiting: self.waiting.values().collect(),
-            watchers: &self.watchers,
-            released: &self.released,
-            votes: &self.votes,
-        };
-        view.serialize(serializer)
+        let granted: Vec<_> = granted.map(|((token, _), it)| (token, it)).collect();
+        let waiting: Vec<_> = self.waiting.values().collect();
+        let (watched, voted) = (!self.watchers.is_empty(), !self.votes.is_empty());
+        let fields = 10 + usize::from(watched) + usize::from(voted);
+        let mut record = serializer.serialize_struct("Record", fields)?;
+        record.serialize_field("last_seen", &self.last_seen)?;
+        record.serialize_field("offset", &self.offset)?;
+        record.serialize_field("last_token", &self.last_token)?;
+        record.serialize_field("last_arrival", &self.last_arrival)?;
+        record.serialize_field("capacity", &self.capacity)?;
+        record.serialize_field("earliest", &self.earliest)?;
+        record.serialize_field("furthest", &self.furthest)?;
+        record.serialize_field("granted", &granted)?;
+        record.serialize_field("waiting", &waiting)?;
+        if watched {
+            record.serialize_field("watchers", &self.watchers)?;
+        }
+        record.serialize_field("released", &self.released)?;
+        if voted {
+            record.serialize_field("votes", &self.votes)?;
+        }
+        record.end()
     }
 }

@@ -156,14 +156,9 @@ impl fmt::Debug for OwnerSecret {
 }
 
 fn tame(text: &str, max: usize) -> String {
-    let mut out = String::new();
-    for c in text.chars().filter(|c| !c.is_control()) {
-        if out.len() + c.len_utf8() > max {
-            break;
-        }
-        out.push(c);
-    }
-    out
+    let mut tame: String = text.chars().filter(|c| !c.is_control()).collect();
+    tame.truncate(tame.floor_char_boundary(max));
+    tame
 }
 
 #[cfg(test)]

@@ -57,11 +57,7 @@ impl<'a> Listing<'a> {
     /// # Examples
     /// See [`crate::Client::listing`].
     pub async fn next(&mut self) -> Result<Option<Listed>, Error> {
-        let Self {
-            session,
-            pattern,
-            pages,
-        } = self;
+        let (session, pattern, pages) = (self.session, &self.pattern, &mut self.pages);
         let page = session.ask(async {
             let pages = pages.get_or_insert_with(|| session.store.listing(pattern));
             pages.next_page().await

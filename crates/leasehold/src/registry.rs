@@ -21,20 +21,15 @@ static SCHEMES: &[&dyn Scheme] = &[
 ];
 
 /// The stores that another build has, by the feature that it has them with.
-const OTHERS: &[(&str, &[&str])] = &[
+const OTHERS: &[(&str, &str)] = &[
     #[cfg(not(feature = "local"))]
-    ("local", &["local"]),
+    ("local", "local"),
     #[cfg(not(feature = "redis"))]
-    (
-        "redis",
-        &[
-            "redis", "rediss", "valkey", "valkeys", "redlock", "redlocks",
-        ],
-    ),
+    ("redis", "redis rediss valkey valkeys redlock redlocks"),
     #[cfg(not(feature = "postgres"))]
-    ("postgres", &["postgres", "postgresql"]),
+    ("postgres", "postgres postgresql"),
     #[cfg(not(feature = "zookeeper"))]
-    ("zookeeper", &["zookeeper", "zookeeper+tls"]),
+    ("zookeeper", "zookeeper"),
 ];
 
 /// The store that a URL names.
@@ -51,7 +46,8 @@ pub fn examples() -> impl Iterator<Item = &'static str> {
 
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
-    let elsewhere = OTHERS.iter().find(|(_, names)| names.contains(&family));
+    let is_of = |(_, names): &&(&str, &str)| names.split(' ').any(|one| one == family);
+    let elsewhere = OTHERS.iter().find(is_of);
     if let Some((feature, _)) = elsewhere {
         return StoreError::new(
             ErrorKind::Unsupported,

@@ -97,10 +97,9 @@ impl Queue {
         // writes are fenced whichever of them it uses.
         let token = self.next_token(step);
         self.last_token = token;
-        let mut rest = self.granted.split_off(&(old, Arrival(0)));
-        let mut after = rest.split_off(&(old, Arrival(u64::MAX)));
-        self.granted.append(&mut after);
-        for ((_, arrival), entry) in rest {
+        let hold = (old, Arrival(0))..=(old, Arrival(u64::MAX));
+        let hold = self.granted.extract_if(hold, |_, _| true);
+        for ((_, arrival), entry) in hold.collect::<Vec<_>>() {
             let place = (Some(token), arrival);
             self.places.insert(entry.id.clone(), place);
             self.granted.insert((token, arrival), entry);

@@ -68,19 +68,13 @@ impl Queue {
     /// yet go back to the front of the line.
     pub(super) fn disband(&mut self, token: Token) {
         let after = (token, Arrival(0));
-        let exclusive = |entry: &Entry| entry.mode == Mode::EXCLUSIVE;
         let first = self.first_holder().map(|(token, _)| token);
-        let behind: Vec<_> = self
-            .granted
-            .range(after..)
-            .filter(|((token, _), entry)| exclusive(entry) && Some(*token) != first)
-            .map(|(place, _)| *place)
-            .collect();
-        for (token, arrival) in behind {
-            if let Some(entry) = self.granted.remove(&(token, arrival)) {
-                self.used -= entry.mode.weight();
-                self.enqueue(entry);
-            }
+        let behind = self.granted.extract_if(after.., |(token, _), entry| {
+            entry.mode == Mode::EXCLUSIVE && Some(*token) != first
+        });
+        for (_, entry) in behind.collect::<Vec<_>>() {
+            self.used -= entry.mode.weight();
+            self.enqueue(entry);
         }
     }
 }

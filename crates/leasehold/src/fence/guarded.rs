@@ -24,13 +24,7 @@ use super::{Fenced, check};
 /// The value and the highest token are kept in memory only. To survive a restart, save both
 /// together inside [`Guarded::update`], and start with [`Guarded::at`].
 #[derive(Debug, Default)]
-pub struct Guarded<T>(Mutex<State<T>>);
-
-#[derive(Debug, Default)]
-struct State<T> {
-    value: T,
-    seen: Token,
-}
+pub struct Guarded<T>(Mutex<(T, Token)>);
 
 impl<T> Guarded<T> {
     /// Wraps a value that has seen no token.
@@ -42,7 +36,7 @@ impl<T> Guarded<T> {
     /// Wraps a value that has seen a token: after a restart, the value and token that were saved.
     #[must_use]
     pub const fn at(value: T, seen: Token) -> Self {
-        Self(Mutex::new(State { value, seen }))
+        Self(Mutex::new((value, seen)))
     }
 
     /// Changes the value, and refuses all lower tokens from now on.
@@ -58,33 +52,33 @@ impl<T> Guarded<T> {
     /// [`Fenced`] if a higher token was seen: the closure was not run. Stop, another client has
     /// had the lease since. Also for [`Token::NONE`].
     pub fn update<R>(&self, token: Token, change: impl FnOnce(&mut T) -> R) -> Result<R, Fenced> {
-        let mut state = self.state();
-        check(token, state.seen)?;
-        state.seen = token;
-        Ok(change(&mut state.value))
+        let (value, seen) = &mut *self.state();
+        check(token, *seen)?;
+        *seen = token;
+        Ok(change(value))
     }
 
     /// Reads the value without a token. It may be overwritten right after; to write it back, read
     /// it in [`Guarded::update`].
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.state().value)
+        look(&self.state().0)
     }
 
     /// Returns the highest token seen; 0 before the first.
     #[must_use]
     pub fn seen(&self) -> Token {
-        self.state().seen
+        self.state().1
     }
 
     /// Returns the value and the highest token seen.
     #[must_use]
     pub fn into_inner(self) -> (T, Token) {
         let state = self.0.into_inner();
-        let State { value, seen } = state.unwrap_or_else(PoisonError::into_inner);
-        (value, seen)
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    /// The value and the highest token.
+    fn state(&self) -> MutexGuard<'_, (T, Token)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

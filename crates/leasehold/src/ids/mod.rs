@@ -197,14 +197,10 @@ impl fmt::Debug for ClaimIds {
 /// So many digits are enough for 64 bits.
 const RANDOM_DIGITS: usize = 13;
 
-fn base_36(mut number: u64) -> String {
-    let mut digits = ['0'; RANDOM_DIGITS];
-    for digit in digits.iter_mut().rev() {
-        // At most 35.
-        *digit = char::from_digit((number % 36) as u32, 36).unwrap_or('0');
-        number /= 36;
-    }
-    digits.iter().collect()
+fn base_36(number: u64) -> String {
+    // At most 35.
+    let digit = |place| char::from_digit((number / 36_u64.pow(place) % 36) as u32, 36);
+    (0..RANDOM_DIGITS as u32).rev().filter_map(digit).collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@
 //!
 //! Servers keep their own time: with a real Redis, PostgreSQL or ZooKeeper do not pause the clock.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -81,13 +81,7 @@ struct State {
     sinks: Mutex<Vec<Weak<dyn PushSink>>>,
 }
 
-/// What a request fails with that gets no answer.
-const UNAVAILABLE: (ErrorKind, &str) = (
-    ErrorKind::Unavailable,
-    "the test has made the store unavailable",
-);
-
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 enum Fault {
     #[default]
     Nothing,
@@ -166,15 +160,10 @@ impl TestStore {
 
     fn set(&self, fault: Fault) {
         let before = std::mem::replace(&mut *lock(&self.state.fault), fault);
-        let is_down = |fault: Fault| matches!(fault, Fault::Unavailable);
-        if is_down(before) && !is_down(fault) {
+        if before == Fault::Unavailable && fault != Fault::Unavailable {
             // What was not told meanwhile is looked for.
-            let sinks: Vec<_> = {
-                let mut sinks = lock(&self.state.sinks);
-                sinks.retain(|sink| sink.strong_count() > 0);
-                sinks.iter().filter_map(Weak::upgrade).collect()
-            };
-            for sink in sinks {
+            let sinks = lock(&self.state.sinks).clone();
+            for sink in sinks.iter().filter_map(Weak::upgrade) {
                 sink.push(Push::Reset);
             }
         }
@@ -220,25 +209,28 @@ impl State {
         request: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let fault = || *lock(&self.fault);
-        let (kind, why) = match fault() {
+        let by = match fault() {
             Fault::Nothing => return request.await,
-            Fault::Slow(by) => {
-                let answer = request.await;
-                sleep(by).await;
-                // Nothing arrives that was on its way.
-                match fault() {
-                    Fault::Unavailable => UNAVAILABLE,
-                    _ => return answer,
-                }
+            Fault::Slow(by) => by,
+            Fault::Unavailable => return Err(unavailable()),
+            Fault::Refuses => {
+                let why = "the test lets the store refuse everything";
+                return Err(StoreError::new(ErrorKind::Refused, why));
             }
-            Fault::Unavailable => UNAVAILABLE,
-            Fault::Refuses => (
-                ErrorKind::Refused,
-                "the test lets the store refuse everything",
-            ),
         };
-        Err(StoreError::new(kind, why))
+        let answer = request.await;
+        sleep(by).await;
+        match fault() {
+            // Nothing arrives that was on its way.
+            Fault::Unavailable => Err(unavailable()),
+            _ => answer,
+        }
     }
+}
+
+fn unavailable() -> StoreError {
+    let why = "the test has made the store unavailable";
+    StoreError::new(ErrorKind::Unavailable, why)
 }
 
 /// One client of it.
@@ -270,7 +262,6 @@ impl LockStore for TestClient {
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
         Box::new(Pages {
             pages: LockStore::listing(&self.memory, pattern),
-            next: None,
             state: &self.state,
         })
     }
@@ -288,6 +279,7 @@ impl LockStore for TestClient {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        lock(&self.state.sinks).retain(|sink| sink.strong_count() > 0);
         lock(&self.state.sinks).push(Arc::downgrade(&sink));
         let state = self.state.clone();
         let hears = Arc::new(Hears { sink, state });
@@ -303,7 +295,7 @@ struct Hears {
 
 impl PushSink for Hears {
     fn push(&self, push: Push) {
-        if !matches!(*lock(&self.state.fault), Fault::Unavailable) {
+        if *lock(&self.state.fault) != Fault::Unavailable {
             self.sink.push(push);
         }
     }
@@ -311,22 +303,14 @@ impl PushSink for Hears {
 
 struct Pages<'a> {
     pages: Box<dyn Listing + 'a>,
-    /// What was read and did not arrive: it comes again.
-    next: Option<Option<ListPage>>,
     state: &'a State,
 }
 
 #[async_trait]
 impl Listing for Pages<'_> {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        let Self { pages, next, state } = self;
-        let read = async {
-            if next.is_none() {
-                *next = Some(pages.next_page().await?);
-            }
-            Ok::<_, StoreError>(())
-        };
-        state.answer(read).await?;
-        Ok(next.take().flatten())
+        // All was read already; what does not arrive comes again.
+        self.state.answer(ready(Ok(()))).await?;
+        self.pages.next_page().await
     }
 }

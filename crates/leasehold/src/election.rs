@@ -91,7 +91,8 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn try_campaign(&self, note: impl AsRef<str>) -> Result<Option<Leadership>, Error> {
-        let lease = self.candidate(note)?.attempt().await?;
+        let how = LockOptions::at_once();
+        let lease = self.candidate(note)?.acquire_as(how).await?;
         Ok(lease.map(|lease| Leadership { lease }))
     }
 

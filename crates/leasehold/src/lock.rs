@@ -220,10 +220,6 @@ impl Lock {
         lease.ok_or_else(|| self.error(timed_out()))
     }
 
-    pub(crate) async fn attempt<K: LeaseKind>(&self) -> Result<Option<Lease<K>>, Error> {
-        self.acquire_as(LockOptions::at_once()).await
-    }
-
     pub(crate) fn error(&self, error: StoreError) -> Error {
         Error::new(Operation::Acquire, Some(self.request.key.clone()), error)
     }

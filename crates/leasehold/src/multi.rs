@@ -149,15 +149,11 @@ impl<K: LeaseKind> MultiLock<K> {
     }
 
     async fn obtain(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
-        let lease = self.acquire(how).await?;
+        let lease = self.acquire_as(how).await?;
         lease.ok_or_else(|| self.lock.error(timed_out()))
     }
 
-    async fn attempt(&self) -> Result<Option<MultiLease<K>>, Error> {
-        self.acquire(LockOptions::at_once()).await
-    }
-
-    async fn acquire(&self, how: LockOptions) -> Result<Option<MultiLease<K>>, Error> {
+    async fn acquire_as(&self, how: LockOptions) -> Result<Option<MultiLease<K>>, Error> {
         let checked = how.check(&self.lock.request);
         checked.map_err(|error| self.lock.error(error))?;
         let session = &self.lock.session;

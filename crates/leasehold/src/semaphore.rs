@@ -85,7 +85,7 @@ impl Semaphore {
     /// # Examples
     /// See [`Semaphore`].
     pub async fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error> {
-        self.many(take).attempt().await
+        self.many(take).acquire_as(LockOptions::at_once()).await
     }
 
     /// Waits for `take` permits for at most `limit`.

@@ -209,7 +209,7 @@ macro_rules! locking {
             /// ```
             pub async fn $attempt(&self) -> Result<Option<$lease>, crate::Error> {
                 let $this = self;
-                $of.attempt().await
+                $of.acquire_as(crate::LockOptions::at_once()).await
             }
 
             #[doc = concat!("Waits for ", $what, " for at most `limit`.")]
@@ -289,8 +289,7 @@ macro_rules! locking {
             /// # Examples
             /// See [`crate::Mutex`].
             pub async fn $with<T>(&self, work: impl AsyncFnOnce(&$lease) -> T) -> Result<T, crate::Error> {
-                let $this = self;
-                $of.obtain(crate::LockOptions::new()).await?.work(work).await
+                self.$wait().await?.work(work).await
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
@@ -305,8 +304,7 @@ macro_rules! locking {
                 limit: std::time::Duration,
                 work: impl AsyncFnOnce(&$lease) -> T,
             ) -> Result<T, crate::Error> {
-                let $this = self;
-                $of.obtain(crate::LockOptions::new().within(limit)).await?.work(work).await
+                self.$wait_within(limit).await?.work(work).await
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
@@ -320,11 +318,10 @@ macro_rules! locking {
                 &self,
                 work: impl AsyncFnOnce(&$lease) -> T,
             ) -> Result<Option<T>, crate::Error> {
-                let $this = self;
-                let Some(lease): Option<$lease> = $of.attempt().await? else {
-                    return Ok(None);
-                };
-                lease.work(work).await.map(Some)
+                match self.$attempt().await? {
+                    Some(lease) => lease.work(work).await.map(Some),
+                    None => Ok(None),
+                }
             }
 
             #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]

@@ -43,15 +43,11 @@ mod snowflake;
 /// ```
 #[derive(Clone, Default)]
 pub struct ClaimIds {
-    /// Without it, the whole id is random.
-    readable: Option<Arc<Readable>>,
+    /// What `Debug` shows, and what makes the readable part. Without it, the whole id is random.
+    readable: Option<(Arc<str>, Arc<MakeReadable>)>,
 }
 
-struct Readable {
-    /// What `Debug` shows.
-    scheme: String,
-    make: Box<dyn Fn() -> Result<String, Invalid> + Send + Sync>,
-}
+type MakeReadable = dyn Fn() -> Result<String, Invalid> + Send + Sync;
 
 /// The place in the ids of a process, and the time from which they count; see
 /// [`ClaimIds::snowflake`].
@@ -165,10 +161,9 @@ impl ClaimIds {
         scheme: String,
         make: impl Fn() -> Result<String, Invalid> + Send + Sync + 'static,
     ) -> Self {
-        let make = Box::new(make);
-        Self {
-            readable: Some(Arc::new(Readable { scheme, make })),
-        }
+        let make: Arc<MakeReadable> = Arc::new(make);
+        let readable = Some((scheme.into(), make));
+        Self { readable }
     }
 
     /// Generates the next id.
@@ -177,10 +172,10 @@ impl ClaimIds {
     /// [`Invalid`] if a custom readable part is too long or has other characters, or its function
     /// panics, or if the 69 years of the Snowflake epoch are over.
     pub fn next(&self) -> Result<ClaimId, Invalid> {
-        let Some(readable) = &self.readable else {
+        let Some((_, make)) = &self.readable else {
             return Ok(ClaimId::from_random(random_u128()));
         };
-        let readable = (readable.make)()?;
+        let readable = make()?;
         let what = "the readable part of a claim id";
         check_word(what, &readable, Self::MAX_READABLE_BYTES)?;
         ClaimId::new(format!("{readable}-{}", base_36(random_u64())))
@@ -189,7 +184,7 @@ impl ClaimIds {
 
 impl fmt::Debug for ClaimIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.readable.as_ref().map_or("random", |made| &made.scheme);
+        let scheme = self.readable.as_ref().map_or("random", |(scheme, _)| scheme);
         write!(f, "ClaimIds({scheme})")
     }
 }

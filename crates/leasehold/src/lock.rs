@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{ClaimContext, ClientInfo, Invalid, Key, Mode, Note, RenewalPolicy, Terms};
+use leasehold_core::{ClientInfo, Invalid, Key, Mode, Note, Terms};
 use leasehold_store::debug;
 
 use crate::clock;
@@ -16,7 +16,6 @@ use crate::lease::{Any, Exclusive, Lease, LeaseKind};
 use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
-use crate::settings::{check_max_hold, check_min_hold, check_renewal, check_ttl};
 use crate::verbs::{adopting, fairness, locking, single_key};
 use crate::waiting::LockOptions;
 
@@ -45,7 +44,7 @@ pub struct Lock {
     pub(crate) session: Arc<Session>,
     pub(crate) request: AcquireRequest,
     /// As it was set: the longest hold may be shorter.
-    ttl: Duration,
+    pub(crate) ttl: Duration,
 }
 
 single_key!(Lock);
@@ -134,67 +133,24 @@ impl Lock {
         lock
     }
 
-    fn terms(&mut self) -> &mut Terms {
+    pub(crate) fn terms(&mut self) -> &mut Terms {
         Arc::make_mut(&mut self.request.terms)
     }
 
     /// The first option that is out of bounds is the error of who acquires with it.
-    fn check(&mut self, checked: Result<(), Invalid>) {
+    pub(crate) fn check(&mut self, checked: Result<(), Invalid>) {
         if let (Err(invalid), None) = (checked, &self.request.invalid) {
             self.request.invalid = Some(Box::new(invalid));
         }
     }
 
-    pub(crate) fn set_ttl(&mut self, ttl: Duration) {
-        self.check(check_ttl(ttl));
-        self.ttl = ttl;
-        self.limit_ttl();
-    }
-
     /// Whichever was set first, and however often.
-    fn limit_ttl(&mut self) {
+    pub(crate) fn limit_ttl(&mut self) {
         let max_hold = self.request.terms.max_hold;
         let ttl = max_hold.map_or(self.ttl, |max_hold| self.ttl.min(max_hold));
         let waiter_ttl = self.session.settings.waiter_ttl.min(ttl);
         let terms = self.terms();
         (terms.ttl, terms.waiter_ttl) = (ttl, waiter_ttl);
-    }
-
-    pub(crate) fn set_renewal(&mut self, policy: RenewalPolicy) {
-        if let RenewalPolicy::Automatic(share) = policy {
-            self.check(check_renewal(share));
-        }
-        self.terms().policy = policy;
-    }
-
-    pub(crate) fn set_max_hold(&mut self, max_hold: Duration) {
-        self.check(check_max_hold(max_hold));
-        self.terms().max_hold = Some(max_hold);
-        self.limit_ttl();
-    }
-
-    pub(crate) fn set_min_hold(&mut self, min_hold: Duration) {
-        self.check(check_min_hold(min_hold));
-        self.request.min_hold = min_hold;
-    }
-
-    pub(crate) fn set_label(&mut self, label: &str) {
-        let owner = &self.request.owner;
-        let context = owner.context.clone();
-        self.request.owner = ClientInfo::new(&owner.host, owner.pid, Some(label)).within(context);
-    }
-
-    pub(crate) fn set_context(&mut self, context: &ClaimContext) {
-        let owner = std::mem::take(&mut self.request.owner);
-        self.request.owner = owner.within(Some(context.clone()));
-    }
-
-    /// An owner's claims stay fair: the queue does not let them pass others.
-    pub(crate) fn set_unfair(&mut self) {
-        if self.request.secret.is_some() {
-            return;
-        }
-        self.terms().hand_off = false;
     }
 
     pub(crate) async fn acquire_as<K: LeaseKind>(

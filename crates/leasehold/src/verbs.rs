@@ -18,14 +18,21 @@ macro_rules! options {
             /// A TTL below 50 ms or above 24 h is `Invalid`: the call that acquires says so, as for
             /// every option that is out of bounds.
             pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
-                self $(.$inner)? .set_ttl(ttl);
+                let lock = &mut self $(.$inner)?;
+                lock.check(crate::settings::check_ttl(ttl));
+                lock.ttl = ttl;
+                lock.limit_ttl();
                 self
             }
 
             /// Sets who renews the lease: the watchdog (the default), the caller, or nobody.
             /// `Invalid` for a share of the TTL outside 0.05 to 0.8.
             pub fn with_renewal(mut self, policy: leasehold_core::RenewalPolicy) -> Self {
-                self $(.$inner)? .set_renewal(policy);
+                let lock = &mut self $(.$inner)?;
+                if let leasehold_core::RenewalPolicy::Automatic(share) = policy {
+                    lock.check(crate::settings::check_renewal(share));
+                }
+                lock.terms().policy = policy;
                 self
             }
 
@@ -34,7 +41,10 @@ macro_rules! options {
             /// automatically. If it is shorter than the TTL, it shortens the TTL too. `Invalid`
             /// below 50 ms.
             pub fn with_max_hold(mut self, max_hold: std::time::Duration) -> Self {
-                self $(.$inner)? .set_max_hold(max_hold);
+                let lock = &mut self $(.$inner)?;
+                lock.check(crate::settings::check_max_hold(max_hold));
+                lock.terms().max_hold = Some(max_hold);
+                lock.limit_ttl();
                 self
             }
 
@@ -42,20 +52,25 @@ macro_rules! options {
             /// if the lease is released earlier or its holder dies. With it a short scheduled job
             /// does not run twice on machines whose clocks differ. `Invalid` above 366 days.
             pub fn with_min_hold(mut self, min_hold: std::time::Duration) -> Self {
-                self $(.$inner)? .set_min_hold(min_hold);
+                let lock = &mut self $(.$inner)?;
+                lock.check(crate::settings::check_min_hold(min_hold));
+                lock.request.min_hold = min_hold;
                 self
             }
 
             /// Sets the context, which is the piece of work that the claims belong to: see
             /// [`Client::deadlocks`](crate::Client::deadlocks).
             pub fn with_context(mut self, context: &leasehold_core::ClaimContext) -> Self {
-                self $(.$inner)? .set_context(context);
+                let owner = &mut self $(.$inner)? .request.owner;
+                *owner = std::mem::take(owner).within(Some(context.clone()));
                 self
             }
 
             /// Sets the label that others see beside the host and process id.
             pub fn with_label(mut self, label: impl AsRef<str>) -> Self {
-                self $(.$inner)? .set_label(label.as_ref());
+                let (owner, label) = (&mut self $(.$inner)? .request.owner, Some(label.as_ref()));
+                let named = leasehold_core::ClientInfo::new(&owner.host, owner.pid, label);
+                *owner = named.within(owner.context.take());
                 self
             }
         }
@@ -150,7 +165,11 @@ macro_rules! fairness {
             /// release leaves the key free for the first claim that arrives. Waiters can starve.
             /// Fair claims on the same key keep their order among themselves.
             pub fn unfair(mut self) -> Self {
-                self $(.$inner)? .set_unfair();
+                let lock = &mut self $(.$inner)?;
+                // An owner's claims stay fair: the queue does not let them pass others.
+                if lock.request.secret.is_none() {
+                    lock.terms().hand_off = false;
+                }
                 self
             }
         }

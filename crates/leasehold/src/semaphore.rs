@@ -1,7 +1,5 @@
 //! The semaphore: a limited number of holders at a time.
 
-use std::time::Duration;
-
 use leasehold_core::{Capacity, Mode, ResizeReply};
 use leasehold_store::debug;
 
@@ -47,6 +45,7 @@ single_key!(Semaphore: lock);
 fairness!(Semaphore: lock);
 adopting!(Semaphore, Permits; |it, parts| it.lock);
 locking!(Semaphore, Lease<Permits>, "a permit"; |it| it.lock; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
+locking!(Semaphore, Lease<Permits>, "`take` permits in one lease"; |it, take: u32| it.many(take); acquire_many, try_acquire_many, acquire_many_within; with_permits);
 
 impl Semaphore {
     /// Returns the number of permits, as this handle has it.
@@ -57,55 +56,6 @@ impl Semaphore {
 
     fn many(&self, take: u32) -> Lock {
         self.lock.with_mode(Mode::permits(self.permits, take))
-    }
-
-    /// Waits for `take` permits in one lease, without a time limit.
-    ///
-    /// # Cancel safety
-    /// Same as [`Semaphore::acquire`].
-    ///
-    /// # Errors
-    /// Same as [`Semaphore::acquire`]; `Invalid` for zero permits, or more than the semaphore
-    /// has.
-    ///
-    /// # Examples
-    /// See [`Semaphore`].
-    pub async fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error> {
-        self.many(take).obtain(LockOptions::new()).await
-    }
-
-    /// Acquires `take` permits if they are free and nobody waits; `None` otherwise.
-    ///
-    /// # Cancel safety
-    /// Same as [`Semaphore::try_acquire`].
-    ///
-    /// # Errors
-    /// Same as [`Semaphore::acquire_many`].
-    ///
-    /// # Examples
-    /// See [`Semaphore`].
-    pub async fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error> {
-        self.many(take).acquire_as(LockOptions::at_once()).await
-    }
-
-    /// Waits for `take` permits for at most `limit`.
-    ///
-    /// # Cancel safety
-    /// Same as [`Semaphore::acquire`].
-    ///
-    /// # Errors
-    /// `Timeout` if they did not become free in time; otherwise the same as
-    /// [`Semaphore::acquire_many`].
-    ///
-    /// # Examples
-    /// See [`crate::Mutex::lock_within`].
-    pub async fn acquire_many_within(
-        &self,
-        take: u32,
-        limit: Duration,
-    ) -> Result<Lease<Permits>, Error> {
-        let how = LockOptions::new().within(limit);
-        self.acquire_opts(take, how).await
     }
 
     /// Returns how many permits are free, of the number that the current users of the key have
@@ -122,7 +72,16 @@ impl Semaphore {
     /// lock.
     ///
     /// # Examples
-    /// See [`Semaphore::with_permits`].
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::connect("memory:").await?;
+    /// let mailers = client.semaphore("mailers", 3)?;
+    /// let free = mailers.with_permits(2, async |_| mailers.available_permits().await).await??;
+    /// assert_eq!(free, 1);
+    /// assert_eq!(mailers.available_permits().await?, 3);
+    /// # Ok(()) }
+    /// ```
     pub async fn available_permits(&self) -> Result<u32, Error> {
         let seen = self.lock.inspect().await?;
         let all = match seen.permits {
@@ -135,34 +94,6 @@ impl Semaphore {
         };
         let taken: u64 = seen.holders.iter().map(|holder| holder.mode.weight()).sum();
         Ok(all.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
-    }
-
-    /// Waits for `take` permits, runs `work` under the lease, and releases it: the same as
-    /// [`Semaphore::with_permit`] for several.
-    ///
-    /// # Cancel safety
-    /// Same as [`Semaphore::with_permit`].
-    ///
-    /// # Errors
-    /// Same as [`Semaphore::acquire_many`]; `Lost` as for [`Semaphore::with_permit`].
-    ///
-    /// # Examples
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::connect("memory:").await?;
-    /// let mailers = client.semaphore("mailers", 3)?;
-    /// let free = mailers.with_permits(2, async |_| mailers.available_permits().await).await??;
-    /// assert_eq!(free, 1);
-    /// assert_eq!(mailers.available_permits().await?, 3);
-    /// # Ok(()) }
-    /// ```
-    pub async fn with_permits<T>(
-        &self,
-        take: u32,
-        work: impl AsyncFnOnce(&Lease<Permits>) -> T,
-    ) -> Result<T, Error> {
-        self.acquire_many(take).await?.work(work).await
     }
 
     /// Waits for `take` permits with these options.

@@ -177,12 +177,13 @@ macro_rules! fairness {
 }
 
 /// The verbs that get a lease, and those that run work under one: what they wait for, what they obtain it
-/// of (`|lock| lock.reader()`), and their names. A lock that is told how much to take has options of its own.
+/// of (`|lock| lock.reader()`, or `|lock, take: u32|` where they are told how much to take), and their names.
 macro_rules! locking {
     (
-        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal; |$this:ident| $of:expr;
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal;
+        |$this:ident $(, $take:ident: $number:ty)?| $of:expr;
         $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
-        $with:ident, $within:ident, $try:ident, $fallible:ident
+        $with:ident $(, $within:ident, $try:ident, $fallible:ident)?
     ) => {
         impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             #[doc = concat!("Waits for ", $what, " without a time limit.")]
@@ -195,13 +196,14 @@ macro_rules! locking {
             /// `Unavailable` if the store does not answer for longer than the operation time-out
             /// (while waiting: the waiter TTL). A store that answers that it cannot do it now (a
             /// fail-over, a full disk) is waited for. `Invalid` if the key is in use as another kind
-            /// of lock, or with another number of permits; the message has both. `Refused`,
-            /// `Unsupported`, `Corrupt`: see [`crate::ErrorKind`]. `Closed` if the client is shut
-            /// down before or meanwhile, if its runtime has ended, or in a forked process.
+            /// of lock, or with another number of permits (the message has both), and for zero
+            /// permits or more than there are. `Refused`, `Unsupported`, `Corrupt`: see
+            /// [`crate::ErrorKind`]. `Closed` if the client is shut down before or meanwhile, if
+            /// its runtime has ended, or in a forked process.
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]
-            pub async fn $wait(&self) -> Result<$lease, crate::Error> {
+            pub async fn $wait(&self $(, $take: $number)?) -> Result<$lease, crate::Error> {
                 let $this = self;
                 $of.obtain(crate::LockOptions::new()).await
             }
@@ -226,7 +228,7 @@ macro_rules! locking {
             /// assert!(lock.try_lock().await?.is_none());
             /// # Ok(()) }
             /// ```
-            pub async fn $attempt(&self) -> Result<Option<$lease>, crate::Error> {
+            pub async fn $attempt(&self $(, $take: $number)?) -> Result<Option<$lease>, crate::Error> {
                 let $this = self;
                 $of.acquire_as(crate::LockOptions::at_once()).await
             }
@@ -258,6 +260,7 @@ macro_rules! locking {
             /// ```
             pub async fn $wait_within(
                 &self,
+                $($take: $number,)?
                 limit: std::time::Duration,
             ) -> Result<$lease, crate::Error> {
                 let $this = self;
@@ -307,58 +310,64 @@ macro_rules! locking {
             ///
             /// # Examples
             /// See [`crate::Mutex`].
-            pub async fn $with<T>(&self, work: impl AsyncFnOnce(&$lease) -> T) -> Result<T, crate::Error> {
-                self.$wait().await?.work(work).await
-            }
-
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
-            ///
-            /// # Cancel safety
-            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
-            ///
-            /// # Errors
-            #[doc = concat!("Same as [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
-            pub async fn $within<T>(
+            pub async fn $with<T>(
                 &self,
-                limit: std::time::Duration,
+                $($take: $number,)?
                 work: impl AsyncFnOnce(&$lease) -> T,
             ) -> Result<T, crate::Error> {
-                self.$wait_within(limit).await?.work(work).await
+                self.$wait($($take)?).await?.work(work).await
             }
 
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
-            ///
-            /// # Cancel safety
-            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
-            ///
-            /// # Errors
-            #[doc = concat!("Same as [`Self::", stringify!($with), "`]. A busy key is not an error.")]
-            pub async fn $try<T>(
-                &self,
-                work: impl AsyncFnOnce(&$lease) -> T,
-            ) -> Result<Option<T>, crate::Error> {
-                match self.$attempt().await? {
-                    Some(lease) => lease.work(work).await.map(Some),
-                    None => Ok(None),
+            $(
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
+                ///
+                /// # Cancel safety
+                #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
+                ///
+                /// # Errors
+                #[doc = concat!("Same as [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
+                pub async fn $within<T>(
+                    &self,
+                    limit: std::time::Duration,
+                    work: impl AsyncFnOnce(&$lease) -> T,
+                ) -> Result<T, crate::Error> {
+                    self.$wait_within(limit).await?.work(work).await
                 }
-            }
 
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
-            ///
-            /// # Cancel safety
-            #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
-            ///
-            /// # Errors
-            #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
-            ///
-            /// # Examples
-            /// See [`crate::Lease::try_run`].
-            pub async fn $fallible<T, E: From<crate::Error>>(
-                &self,
-                work: impl AsyncFnOnce(&$lease) -> Result<T, E>,
-            ) -> Result<T, E> {
-                self.$with(work).await?
-            }
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
+                ///
+                /// # Cancel safety
+                #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
+                ///
+                /// # Errors
+                #[doc = concat!("Same as [`Self::", stringify!($with), "`]. A busy key is not an error.")]
+                pub async fn $try<T>(
+                    &self,
+                    work: impl AsyncFnOnce(&$lease) -> T,
+                ) -> Result<Option<T>, crate::Error> {
+                    match self.$attempt().await? {
+                        Some(lease) => lease.work(work).await.map(Some),
+                        None => Ok(None),
+                    }
+                }
+
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
+                ///
+                /// # Cancel safety
+                #[doc = concat!("Same as [`Self::", stringify!($with), "`].")]
+                ///
+                /// # Errors
+                #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
+                ///
+                /// # Examples
+                /// See [`crate::Lease::try_run`].
+                pub async fn $fallible<T, E: From<crate::Error>>(
+                    &self,
+                    work: impl AsyncFnOnce(&$lease) -> Result<T, E>,
+                ) -> Result<T, E> {
+                    self.$with(work).await?
+                }
+            )?
         }
     };
 }

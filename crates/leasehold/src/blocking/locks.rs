@@ -60,17 +60,17 @@ macro_rules! fairness {
 /// stopped from outside: `work` looks at the lease itself, and the loss is told when it has ended.
 macro_rules! locking {
     (
-        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty;
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty $(, $take:ident: $number:ty)?;
         $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
-        $with:ident, $within:ident, $try:ident, $fallible:ident
+        $with:ident $(, $within:ident, $try:ident, $fallible:ident)?
     ) => {
         face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             /// Waits for the lease without a time limit.
-            wait fn $wait(&self) -> Result<$lease, Error>;
+            wait fn $wait(&self $(, $take: $number)?) -> Result<$lease, Error>;
             /// Acquires the lease if that is possible at once; `None` if it is busy.
-            wait fn $attempt(&self) -> Result<Option<$lease>, Error>;
+            wait fn $attempt(&self $(, $take: $number)?) -> Result<Option<$lease>, Error>;
             /// Waits for the lease for at most `limit`.
-            wait fn $wait_within(&self, limit: Duration) -> Result<$lease, Error>;
+            wait fn $wait_within(&self $(, $take: $number)?, limit: Duration) -> Result<$lease, Error>;
             $(
                 /// Waits for the lease with these options.
                 wait fn $wait_opts(&self, how: LockOptions) -> Result<$lease, Error>;
@@ -87,36 +87,42 @@ macro_rules! locking {
             #[doc = concat!("As [`Self::", stringify!($wait), "`];")]
             /// `Lost` if the lease was lost before the work finished: another client may hold the
             /// key, and the last actions of the work may have overlapped with its own.
-            pub fn $with<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
-                self.$wait()?.work(work)
-            }
-
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
-            ///
-            /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
-            pub fn $within<T>(&self, limit: Duration, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
-                self.$wait_within(limit)?.work(work)
-            }
-
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
-            ///
-            /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($with), "`]. A busy key is not an error.")]
-            pub fn $try<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<Option<T>, Error> {
-                self.$attempt()?.map(|lease| lease.work(work)).transpose()
-            }
-
-            #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
-            ///
-            /// # Errors
-            #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
-            pub fn $fallible<T, E: From<Error>>(
+            pub fn $with<T>(
                 &self,
-                work: impl FnOnce(&$lease) -> Result<T, E>,
-            ) -> Result<T, E> {
-                self.$with(work)?
+                $($take: $number,)?
+                work: impl FnOnce(&$lease) -> T,
+            ) -> Result<T, Error> {
+                self.$wait($($take)?)?.work(work)
             }
+
+            $(
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`], and waits for at most `limit`.")]
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Self::", stringify!($with), "`]; `Timeout` if it did not become free in time.")]
+                pub fn $within<T>(&self, limit: Duration, work: impl FnOnce(&$lease) -> T) -> Result<T, Error> {
+                    self.$wait_within(limit)?.work(work)
+                }
+
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`] if the key is free and nobody waits; `None`, without any work, if it is busy.")]
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Self::", stringify!($with), "`]. A busy key is not an error.")]
+                pub fn $try<T>(&self, work: impl FnOnce(&$lease) -> T) -> Result<Option<T>, Error> {
+                    self.$attempt()?.map(|lease| lease.work(work)).transpose()
+                }
+
+                #[doc = concat!("The same as [`Self::", stringify!($with), "`] for work that may fail: its error and those of the lock are one.")]
+                ///
+                /// # Errors
+                #[doc = concat!("That of the work, or one made of the errors of [`Self::", stringify!($with), "`].")]
+                pub fn $fallible<T, E: From<Error>>(
+                    &self,
+                    work: impl FnOnce(&$lease) -> Result<T, E>,
+                ) -> Result<T, E> {
+                    self.$with(work)?
+                }
+            )?
         }
     };
 }
@@ -235,32 +241,13 @@ single_key!(Semaphore);
 fairness!(Semaphore);
 adopting!(Semaphore, Permits);
 locking!(Semaphore, Lease<Permits>; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
-
-impl Semaphore {
-    /// Waits for `take` permits, runs `work` under the lease, and releases it.
-    ///
-    /// # Errors
-    /// As [`Self::acquire_many`]; `Lost` as for [`Self::with_permit`].
-    pub fn with_permits<T>(
-        &self,
-        take: u32,
-        work: impl FnOnce(&Lease<Permits>) -> T,
-    ) -> Result<T, Error> {
-        self.acquire_many(take)?.work(work)
-    }
-}
+locking!(Semaphore, Lease<Permits>, take: u32; acquire_many, try_acquire_many, acquire_many_within; with_permits);
 
 face! { impl Semaphore {
     /// Returns the number of permits, as this handle has it.
     now fn permits(&self) -> u32;
     /// Returns how many permits are free.
     wait fn available_permits(&self) -> Result<u32, Error>;
-    /// Waits for `take` permits.
-    wait fn acquire_many(&self, take: u32) -> Result<Lease<Permits>, Error>;
-    /// Acquires `take` permits if they are free; `None` otherwise.
-    wait fn try_acquire_many(&self, take: u32) -> Result<Option<Lease<Permits>>, Error>;
-    /// Waits for `take` permits for at most `limit`.
-    wait fn acquire_many_within(&self, take: u32, limit: Duration) -> Result<Lease<Permits>, Error>;
     /// Waits for `take` permits with these options.
     wait fn acquire_opts(&self, take: u32, how: LockOptions) -> Result<Lease<Permits>, Error>;
     /// Changes the number of permits.

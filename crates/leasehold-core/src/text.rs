@@ -53,8 +53,7 @@ pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
 /// # Errors
 /// [`Invalid`] unless it is 1 to `max` printable ASCII characters without spaces.
 pub fn check_word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
-    let fits = (1..=max).contains(&text.len());
-    if !fits || !text.bytes().all(|b| b.is_ascii_graphic()) {
+    if !(1..=max).contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(Invalid::plain(format!(
             "{what} must be 1 to {max} printable ASCII characters without spaces"
         )));

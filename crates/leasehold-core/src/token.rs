@@ -57,8 +57,7 @@ impl Token {
     /// ```
     #[must_use]
     pub fn as_i64(self) -> Option<i64> {
-        let token = self.some()?;
-        Some(i64::try_from(token.0).unwrap_or(i64::MAX))
+        Some(i64::try_from(self.some()?.0).unwrap_or(i64::MAX))
     }
 }
 

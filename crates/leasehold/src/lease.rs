@@ -479,8 +479,7 @@ impl<K: LeaseKind> Lease<K> {
         let caller = self.claim.session.check_caller();
         caller.map_err(|error| self.error(Operation::HandOver, error))?;
         self.check_held(Operation::HandOver)?;
-        let settled = self.claim.hand_over().await;
-        self.outcome(Operation::HandOver, settled)?;
+        self.outcome(Operation::HandOver, self.claim.hand_over().await)?;
         Ok(self.claim.identity())
     }
 

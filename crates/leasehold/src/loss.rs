@@ -64,9 +64,6 @@ impl LossSignal {
     /// See [`LossSignal`].
     #[must_use = "it says whether the lease was lost or released"]
     pub async fn lost(&self) -> Option<Loss> {
-        if self.leases.is_empty() {
-            return None;
-        }
         let over = self.leases.iter().map(|lease| Box::pin(lease.over()));
         // What was lost before the others were given back is a loss, whichever is seen first.
         select_all(over).await.0.or_else(|| self.reason())

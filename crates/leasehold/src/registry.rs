@@ -47,8 +47,7 @@ pub fn examples() -> impl Iterator<Item = &'static str> {
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
     let is_of = |(_, names): &&(&str, &str)| names.split(' ').any(|one| one == family);
-    let elsewhere = OTHERS.iter().find(is_of);
-    if let Some((feature, _)) = elsewhere {
+    if let Some((feature, _)) = OTHERS.iter().find(is_of) {
         return StoreError::new(
             ErrorKind::Unsupported,
             format!("this build has no support for {name}: stores"),

@@ -25,8 +25,9 @@ impl Queue {
         self.forget_buried(step.now);
         if release.hand_off || !held {
             self.promote(step);
-        } else if !kept {
-            self.tell_vacant(step);
+        } else if let Some(first) = self.first_in_line().filter(|_| !kept) {
+            // It may come and take the key.
+            step.tell_next(first, step.opens.unwrap_or(step.now));
         }
         match is_there {
             true => Reply::Released { held },

@@ -78,16 +78,7 @@ impl Queue {
         if knows || step.actor.as_ref() == Some(&first.id) {
             return;
         }
-        let blocked_until = self.blocked_until(step);
-        step.tell_next(first, blocked_until);
-    }
-
-    /// Tells the first in line that it may come and take the key.
-    pub(super) fn tell_vacant(&self, step: &mut Step) {
-        if let Some(first) = self.first_in_line() {
-            let blocked_until = step.opens.unwrap_or(step.now);
-            step.tell_next(first, blocked_until);
-        }
+        step.tell_next(first, self.blocked_until(step));
     }
 
     pub(super) fn watch(&mut self, inbox: &Inbox, ttl: Duration, step: &Step) -> Reply {

@@ -73,8 +73,7 @@ impl<T> Guarded<T> {
     /// Returns the value and the highest token seen.
     #[must_use]
     pub fn into_inner(self) -> (T, Token) {
-        let state = self.0.into_inner();
-        state.unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The value and the highest token.

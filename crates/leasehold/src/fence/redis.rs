@@ -49,7 +49,7 @@ use ::redis::{RedisError, RedisResult, Script, ScriptInvocation, aio};
 use leasehold_core::{Invalid, Token, written};
 use leasehold_store::fork::Lazy;
 
-use super::Fenced;
+use super::{Fenced, check};
 
 /// The verb that needs no token.
 const READ: &str = "get";
@@ -239,9 +239,8 @@ impl Register {
         token: Token,
         value: &[u8],
     ) -> Result<ScriptInvocation<'static>, Fenced> {
-        if token.is_none() && verb != READ {
-            let seen = Token::NONE;
-            return Err(Fenced { token, seen });
+        if verb != READ {
+            check(token, Token::NONE)?;
         }
         let keep = self.keep.unwrap_or_default();
         let keep = keep.as_nanos().div_ceil(1_000_000);

@@ -110,8 +110,7 @@ impl QuorumRound {
     /// quarantine.
     #[must_use]
     pub fn again(config: RoundConfig, before: Proposed, wall: u64, now: Moment) -> Self {
-        let stale = now.since(before.at) >= config.ttl / 2;
-        if stale && !before.held {
+        if now.since(before.at) >= config.ttl / 2 && !before.held {
             return Self::new(config, before.token, wall, now);
         }
         Self::with(config, before.token, before.held, now)

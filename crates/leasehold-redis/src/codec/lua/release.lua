@@ -26,7 +26,7 @@ local function release(command)
   if hand_off or not held then
     promote()
   elseif waiting > 0 and not kept then
-    -- Queue::tell_vacant
+    -- It may come and take the key.
     tell_next(find(first_waiting), now + closed_for)
   end
   return answer, true

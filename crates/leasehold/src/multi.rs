@@ -5,13 +5,13 @@ mod lease;
 use std::marker::PhantomData;
 
 use futures_util::future::{select_all, try_join_all};
-use leasehold_core::{Deadlines, End, Key, Mode};
+use leasehold_core::{Deadlines, End, Invalid, Key, Mode};
 use leasehold_store::debug;
 
 pub use self::lease::MultiLease;
 use self::lease::release_all;
 use crate::clock;
-use crate::error::{Error, ErrorKind, Operation, StoreError, check_key};
+use crate::error::{Error, Operation, check_key};
 use crate::inspection::Inspection;
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
@@ -93,19 +93,15 @@ impl<K: LeaseKind> MultiLock<K> {
         let keys = keys.into_iter();
         let keys = keys.map(|key| check_key(Operation::Acquire, key));
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        let invalid = |key: Option<&Key>, message: &str, hint: &str| {
-            let error = StoreError::new(ErrorKind::Invalid, message).with_hint(hint);
-            Error::new(Operation::Acquire, key.cloned(), error)
-        };
         let mut sorted = keys.clone();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = "the multi-lock names the key twice";
-            return Err(invalid(Some(&twice[0]), message, "name each key once"));
+            let invalid = Invalid::new("the multi-lock names the key twice", "name each key once");
+            return Err(Operation::Acquire.failed_on(&twice[0])(invalid.into()));
         }
         let Some(first) = keys.first() else {
-            let hint = "name at least one key";
-            return Err(invalid(None, "the multi-lock has no key", hint));
+            let invalid = Invalid::new("the multi-lock has no key", "name at least one key");
+            return Err(Error::new(Operation::Acquire, None, invalid.into()));
         };
         Ok(Self::of(lock(first), keys))
     }

@@ -33,13 +33,54 @@ macro_rules! losing {
 
 pub(super) use losing;
 
+/// What the leases of locks have in common, on one key or several.
+macro_rules! holding {
+    ($lease:ident) => {
+        losing!($lease, <K: LeaseKind>);
+
+        face! { impl<K: LeaseKind> $lease<K> {
+            /// Returns whether the lease is valid now. No round trip.
+            now fn is_valid(&self) -> bool;
+            /// Returns how long the lease is valid without another renewal.
+            now fn remaining(&self) -> Duration;
+            /// Returns how long the acquisition took.
+            now fn waited(&self) -> Duration;
+            /// Renews the lease now.
+            wait fn renew(&self) -> Result<(), Error>;
+            /// Renews the lease now; it then lives `ttl` from now.
+            wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
+            /// Converts to a lease whose mode is known only at run time.
+            now fn into_any(self) -> $lease<Any>;
+            /// Releases the lease.
+            wait fn release(self) -> Result<Released, Error>;
+        }}
+
+        impl<K: LeaseKind> $lease<K> {
+            pub(super) fn work<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, Error> {
+                let done = work(&self);
+                block_on(self.0.give_back(done))
+            }
+        }
+
+        impl $lease<Any> {
+            #[doc = concat!("Converts to a lease of kind `K`: see [`crate::", stringify!($lease), "::downcast`].")]
+            ///
+            /// # Errors
+            /// The lease itself, unchanged.
+            pub fn downcast<K: LeaseKind>(self) -> Result<$lease<K>, Self> {
+                self.0.downcast().map($lease).map_err(Self)
+            }
+        }
+    };
+}
+
 face! {
     /// A lease on a key: the blocking version of [`crate::Lease`]. Dropping it never blocks.
     #[must_use = "a lease that is dropped is released"]
     struct Lease<K: LeaseKind = Exclusive>;
 }
 
-losing!(Lease, <K: LeaseKind>);
+holding!(Lease);
 
 face! { impl Lease {
     /// Returns the fencing token.
@@ -65,24 +106,14 @@ face! { impl<K: LeaseKind> Lease<K> {
     now fn number(&self) -> GrantNumber;
     /// Returns the mode of the lease; for permits, how many of how many.
     now fn mode(&self) -> Mode;
-    /// Returns whether the lease is valid now. No round trip.
-    now fn is_valid(&self) -> bool;
-    /// Returns how long the lease is valid without another renewal.
-    now fn remaining(&self) -> Duration;
     /// Returns the state of the lease: held, unknown or lost. No round trip.
     now fn state(&self) -> LeaseState;
     /// Returns why the last renewal failed.
     now fn last_error(&self) -> Option<Error>;
     /// Returns which replicas acknowledged the lease.
     now fn acknowledged(&self) -> Option<Acknowledged>;
-    /// Returns how long the acquisition took.
-    now fn waited(&self) -> Duration;
     /// Returns how often the place in the queue was lost while waiting.
     now fn rejoined(&self) -> u32;
-    /// Renews the lease now.
-    wait fn renew(&self) -> Result<(), Error>;
-    /// Renews the lease now; it then lives `ttl` from now.
-    wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
     /// Replaces the claim id.
     wait fn rotate(&self) -> Result<(), Error>;
     /// Publishes a note with the lease.
@@ -91,50 +122,12 @@ face! { impl<K: LeaseKind> Lease<K> {
     now fn parts(&self) -> Result<LeaseParts<K>, Error>;
     /// Turns the lease into data, to hand it over.
     wait fn into_parts(self) -> Result<LeaseParts<K>, Error>;
-    /// Converts to a lease whose mode is known only at run time.
-    now fn into_any(self) -> Lease<Any>;
-    /// Releases the key.
-    wait fn release(self) -> Result<Released, Error>;
 }}
 
 /// Converts a lease on one key to a lease on several keys.
 impl<K: LeaseKind> From<Lease<K>> for MultiLease<K> {
     fn from(lease: Lease<K>) -> Self {
         Self(lease.0.into())
-    }
-}
-
-impl MultiLease<Any> {
-    /// Converts to a lease of kind `K`: see [`crate::MultiLease::downcast`].
-    ///
-    /// # Errors
-    /// The lease itself, unchanged.
-    pub fn downcast<K: LeaseKind>(self) -> Result<MultiLease<K>, Self> {
-        self.0.downcast().map(MultiLease).map_err(Self)
-    }
-}
-
-impl<K: LeaseKind> Lease<K> {
-    pub(super) fn work<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, Error> {
-        let done = work(&self);
-        block_on(self.0.give_back(done))
-    }
-}
-
-impl<K: LeaseKind> MultiLease<K> {
-    pub(super) fn work<T>(self, work: impl FnOnce(&Self) -> T) -> Result<T, Error> {
-        let done = work(&self);
-        block_on(self.0.give_back(done))
-    }
-}
-
-impl Lease<Any> {
-    /// Converts to a lease of kind `K`: see [`crate::Lease::downcast`].
-    ///
-    /// # Errors
-    /// The lease itself, unchanged.
-    pub fn downcast<K: LeaseKind>(self) -> Result<Lease<K>, Self> {
-        self.0.downcast().map(Lease).map_err(Self)
     }
 }
 
@@ -191,24 +184,7 @@ face! {
     struct MultiLease<K: LeaseKind = Exclusive>;
 }
 
-losing!(MultiLease, <K: LeaseKind>);
-
-face! { impl<K: LeaseKind> MultiLease<K> {
-    /// Renews all parts now; they then live `ttl` from now.
-    wait fn renew_for(&self, ttl: Duration) -> Result<(), Error>;
-    /// Returns whether all parts are valid now.
-    now fn is_valid(&self) -> bool;
-    /// Returns how long all parts are valid without another renewal.
-    now fn remaining(&self) -> Duration;
-    /// Returns how long the acquisition of all keys took.
-    now fn waited(&self) -> Duration;
-    /// Renews all parts now.
-    wait fn renew(&self) -> Result<(), Error>;
-    /// Converts to a lease whose mode is known only at run time.
-    now fn into_any(self) -> MultiLease<Any>;
-    /// Releases all keys.
-    wait fn release(self) -> Result<Released, Error>;
-}}
+holding!(MultiLease);
 
 impl MultiLease {
     /// Returns each key with its own fencing token, in the order in which the keys were given.

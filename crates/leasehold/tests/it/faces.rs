@@ -61,7 +61,7 @@ fn method(line: &str) -> Option<String> {
 }
 
 /// The macros that write methods.
-const WRITING: &str = "setters options single_key fairness locking adopting losing";
+const WRITING: &str = "setters options single_key fairness locking adopting losing holding";
 
 /// Calls of the macros that write methods, and the names that are given to one.
 fn calls(text: &str) -> impl Iterator<Item = (String, String)> {

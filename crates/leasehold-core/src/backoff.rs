@@ -102,10 +102,8 @@ pub enum Retry {
 impl Default for Retry {
     /// Full jitter from 10 ms up to 1 s.
     fn default() -> Self {
-        Self::FullJitter {
-            base: Duration::from_millis(10),
-            cap: Duration::from_secs(1),
-        }
+        let (base, cap) = (Duration::from_millis(10), Duration::from_secs(1));
+        Self::FullJitter { base, cap }
     }
 }
 

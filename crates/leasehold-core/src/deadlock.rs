@@ -75,10 +75,8 @@ impl Deadlocks {
     pub fn among(keys: &[KeyClaims]) -> Self {
         let mut reduction = Reduction::new(keys);
         reduction.run();
-        Self {
-            stuck: reduction.stuck().collect(),
-            circles: graph::circles(&reduction),
-        }
+        let (stuck, circles) = (reduction.stuck().collect(), graph::circles(&reduction));
+        Self { stuck, circles }
     }
 }
 

@@ -86,17 +86,13 @@ pub struct Invalid {
 impl Invalid {
     /// Makes an error with a hint.
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: Some(hint.into()),
-        }
+        let (message, hint) = (message.into(), Some(hint.into()));
+        Self { message, hint }
     }
 
     /// Makes an error without a hint.
     pub fn plain(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            hint: None,
-        }
+        let (message, hint) = (message.into(), None);
+        Self { message, hint }
     }
 }

@@ -89,11 +89,8 @@ impl ServerMarker {
     ) -> Result<(), Closed> {
         let known = marker.as_ref();
         if known.is_none_or(|known| known.terms == *terms && known.run != run) {
-            *marker = Some(Self {
-                run: run.to_owned(),
-                until: now + terms.quarantine,
-                terms: terms.clone(),
-            });
+            let (run, terms, until) = (run.to_owned(), terms.clone(), now + terms.quarantine);
+            *marker = Some(Self { run, until, terms });
         }
         Self::look(marker.as_ref(), run, terms, now)
     }
@@ -136,11 +133,8 @@ impl ServerMarker {
                 (left, Marked::Moved { left })
             }
         };
-        *marker = Some(Self {
-            run: run.to_owned(),
-            until: now + wait,
-            terms: terms.clone(),
-        });
+        let (run, terms, until) = (run.to_owned(), terms.clone(), now + wait);
+        *marker = Some(Self { run, until, terms });
         marked
     }
 }

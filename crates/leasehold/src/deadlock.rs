@@ -143,10 +143,8 @@ pub(crate) async fn confirm(
     let circles = Deadlocks::among(&now).circles.into_iter();
     let deadlocks = circles.map(|circle| {
         let claims = circle.into_iter().map(|claim| blocked(&again, claim));
-        Deadlock {
-            claims: claims.collect(),
-            at,
-        }
+        let claims = claims.collect();
+        Deadlock { claims, at }
     });
     Ok(deadlocks.collect())
 }
@@ -156,11 +154,10 @@ fn blocked(seen: &[Inspection], claim: leasehold_core::deadlock::BlockedClaim) -
         let seen = &seen[key];
         (seen.key.clone(), seen.holders[index].clone())
     };
-    BlockedClaim {
-        key: seen[claim.key].key.clone(),
-        waiter: seen[claim.key].waiters[claim.waiter].clone(),
-        holds: claim.holds.into_iter().map(held).collect(),
-    }
+    let of = &seen[claim.key];
+    let (key, waiter) = (of.key.clone(), of.waiters[claim.waiter].clone());
+    let holds = claim.holds.into_iter().map(held).collect();
+    BlockedClaim { key, waiter, holds }
 }
 
 /// What matters of a key.
@@ -190,7 +187,7 @@ fn claims(seen: &Inspection) -> KeyClaims {
 }
 
 /// Hears of the deadlock that a waiting claim is part of.
-type Hear = Arc<dyn Fn(&Deadlock) + Send + Sync>;
+pub(crate) type Hear = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 
 /// What a waiting claim does about deadlocks.
 #[derive(Clone)]

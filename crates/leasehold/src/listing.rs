@@ -69,10 +69,8 @@ impl<'a> Listing<'a> {
             let keys = found.map(|(key, look)| Inspection::new(key, look));
             let skipped = page.skipped.into_iter();
             let skipped = skipped.map(|(name, error)| Skipped { name, error });
-            Listed {
-                keys: keys.collect(),
-                skipped: skipped.collect(),
-            }
+            let (keys, skipped) = (keys.collect(), skipped.collect());
+            Listed { keys, skipped }
         }))
     }
 }

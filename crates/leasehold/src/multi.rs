@@ -156,10 +156,8 @@ impl<K: LeaseKind> MultiLock<K> {
         let deadlines = how.wait.deadlines(session);
         let mut keys = self.keys.clone();
         keys.sort();
-        let with_key = |key| AcquireRequest {
-            key,
-            ..self.lock.request.clone()
-        };
+        let one = &self.lock.request;
+        let with_key = |key| AcquireRequest { key, ..one.clone() };
         let requests: Vec<_> = keys.into_iter().map(with_key).collect();
         let together = session.acquire_all(&requests, deadlines).await;
         let failed = |part: usize| Operation::Acquire.failed_on(&requests[part].key);

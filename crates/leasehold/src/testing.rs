@@ -100,10 +100,8 @@ impl TestStore {
     /// Makes an empty store that works.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            memory: Arc::new(MemoryStore::new()),
-            state: Arc::default(),
-        }
+        let (memory, state) = (Arc::new(MemoryStore::new()), Arc::default());
+        Self { memory, state }
     }
 
     /// Connects a client with default settings.
@@ -130,11 +128,8 @@ impl TestStore {
     /// # Ok(()) }
     /// ```
     pub fn builder(&self) -> ClientBuilder {
-        let client = TestClient {
-            memory: self.memory.client(),
-            state: self.state.clone(),
-        };
-        Client::builder().with_store(Arc::new(client))
+        let (memory, state) = (self.memory.client(), self.state.clone());
+        Client::builder().with_store(Arc::new(TestClient { memory, state }))
     }
 
     /// Lets no request get an answer, and nobody learn what happens, until [`restore`](Self::restore):
@@ -260,10 +255,8 @@ impl LockStore for TestClient {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(Pages {
-            pages: LockStore::listing(&self.memory, pattern),
-            state: &self.state,
-        })
+        let (pages, state) = (LockStore::listing(&self.memory, pattern), &self.state);
+        Box::new(Pages { pages, state })
     }
 
     fn audit_log<'a>(

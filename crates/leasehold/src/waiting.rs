@@ -7,7 +7,7 @@ use futures_util::future::select_all;
 use leasehold_core::Deadlines;
 use leasehold_store::{debug, setters};
 
-use crate::deadlock::{Deadlock, DeadlockCheck, no_context};
+use crate::deadlock::{Deadlock, DeadlockCheck, Hear, no_context};
 use crate::error::StoreError;
 use crate::session::Session;
 use crate::session::request::AcquireRequest;
@@ -73,10 +73,8 @@ impl LockOptions {
         after: Duration,
         hear: impl Fn(&Deadlock) + Send + Sync + 'static,
     ) -> Self {
-        self.hears = Some(DeadlockCheck {
-            after,
-            hear: Some(Arc::new(hear)),
-        });
+        let hear: Option<Hear> = Some(Arc::new(hear));
+        self.hears = Some(DeadlockCheck { after, hear });
         self
     }
 

@@ -23,10 +23,9 @@ pub(super) fn circles(left: &Reduction<'_>) -> Vec<Vec<BlockedClaim>> {
     let circle = |nodes: Vec<usize>| {
         let claims = nodes.iter().filter_map(|node| graph.claims.get(*node));
         let keys: BTreeSet<_> = claims.clone().map(|(key, _)| *key).collect();
-        let blocked = claims.map(|(key, claim)| BlockedClaim {
-            key: *key,
-            waiter: claim.index,
-            holds: holds(left, claim, &keys),
+        let blocked = claims.map(|(key, claim)| {
+            let (key, waiter, holds) = (*key, claim.index, holds(left, claim, &keys));
+            BlockedClaim { key, waiter, holds }
         });
         blocked.collect()
     };
@@ -83,10 +82,8 @@ impl<'a> Graph<'a> {
             });
             holding.collect()
         });
-        Self {
-            next: next.chain(of_key).collect(),
-            claims,
-        }
+        let next = next.chain(of_key).collect();
+        Self { claims, next }
     }
 
     /// The strongly connected components of more than one node, each in the order in which its

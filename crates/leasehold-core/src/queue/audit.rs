@@ -60,10 +60,9 @@ impl Queue {
             }
             let was = was.map(|(_, was)| *was);
             let asked = was.or_else(|| before.waiting.get(arrival));
-            let event = AuditEvent::Granted {
-                asked: asked.map_or(at, |entry| entry.since),
-                behind: self.behind(&is.id),
-            };
+            let asked = asked.map_or(at, |entry| entry.since);
+            let behind = self.behind(&is.id);
+            let event = AuditEvent::Granted { asked, behind };
             note(event, is.audited(*token, is.mode));
         }
         entries

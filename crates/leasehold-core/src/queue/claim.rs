@@ -38,7 +38,11 @@ impl Queue {
         let may_pass = open && (ahead || self.waiting.is_empty());
         let now = barges || carrier.is_some() || (may_pass && self.make_room(weight, step));
         if !now && !claim.wait {
-            return self.refuse_to_wait(step);
+            let blocked_until = self.blocked_until(step);
+            return match step.opens {
+                Some(until) => Reply::Quarantined { until },
+                None => Reply::Busy { blocked_until },
+            };
         }
         let entry = self.new_entry(claim, secret, now, step);
         let follows = open && self.waiting.is_empty() && self.is_followed_by(&entry);
@@ -82,15 +86,6 @@ impl Queue {
         }
         let in_use = self.capacity.filter(|_| !self.is_empty());
         in_use.filter(|in_use| *in_use != wanted)
-    }
-
-    fn refuse_to_wait(&mut self, step: &mut Step) -> Reply {
-        match step.opens {
-            Some(until) => Reply::Quarantined { until },
-            None => Reply::Busy {
-                blocked_until: self.blocked_until(step),
-            },
-        }
     }
 
     /// The claim as it joins: at the tail, or granted `now`.

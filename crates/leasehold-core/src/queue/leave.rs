@@ -73,23 +73,18 @@ impl Queue {
                 *held == token && self.behind(&entry.id).is_none()
             };
             if !self.granted.iter().any(holds) {
-                return Reply::Broken {
-                    holders: 0,
-                    token: self.last_token,
-                };
+                let (holders, token) = (0, self.last_token);
+                return Reply::Broken { holders, token };
             }
         }
-        let raised = self.next_token(step);
-        self.last_token = raised;
+        let token = self.next_token(step);
+        self.last_token = token;
         // In a run the first who has not lapsed holds. What the others have is void, too.
         self.reclaim(step);
         self.disband(Token::NONE);
-        let holders = self.revoke(|token| only.is_none_or(|only| token == only), step);
+        let holders = self.revoke(|held| only.is_none_or(|only| held == only), step);
         self.promote(step);
-        Reply::Broken {
-            holders,
-            token: raised,
-        }
+        Reply::Broken { holders, token }
     }
 
     /// Takes the key from the holders with such a token, and tells them. Says how many they were.
@@ -101,11 +96,8 @@ impl Queue {
             self.bury_id(&entry.id, false, step.now);
             self.forget_buried(step.now);
             if let Some(inbox) = entry.inbox.clone() {
-                step.events.push(Event::Revoked {
-                    inbox,
-                    arrival: entry.arrival,
-                    id: entry.id.clone(),
-                });
+                let (arrival, id) = (entry.arrival, entry.id.clone());
+                step.events.push(Event::Revoked { inbox, arrival, id });
             }
         }
         held.len() as u64

@@ -83,11 +83,8 @@ impl Queue {
             if former != entry.inbox
                 && let Some(inbox) = former
             {
-                step.events.push(Event::Adopted {
-                    inbox,
-                    arrival: entry.arrival,
-                    id: before.clone(),
-                });
+                let (arrival, id) = (entry.arrival, before.clone());
+                step.events.push(Event::Adopted { inbox, arrival, id });
             }
         }
         let Some(old) = self.token_of(id) else {

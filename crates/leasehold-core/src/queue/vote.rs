@@ -65,9 +65,8 @@ impl Queue {
             if let Some(inbox) = claim.inbox.as_ref().filter(|_| claim.wait) {
                 self.remember_caller(inbox, step.now);
             }
-            return Reply::Busy {
-                blocked_until: self.blocked_until(step),
-            };
+            let blocked_until = self.blocked_until(step);
+            return Reply::Busy { blocked_until };
         }
         if token <= self.last_token || token <= self.votes.void {
             return outbid;
@@ -115,13 +114,11 @@ impl Queue {
             }
             Voided::Key { .. } => {
                 self.reclaim(step);
-                let holders = self.revoke(|token| token <= void.up_to, step);
+                let token = void.up_to;
+                let holders = self.revoke(|held| held <= token, step);
                 self.promote(step);
                 self.call(step);
-                Reply::Broken {
-                    holders,
-                    token: void.up_to,
-                }
+                Reply::Broken { holders, token }
             }
         }
     }

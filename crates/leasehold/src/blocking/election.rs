@@ -70,10 +70,9 @@ pub struct RecoveredLeadership {
 
 impl From<crate::RecoveredLeadership> for RecoveredLeadership {
     fn from(recovered: crate::RecoveredLeadership) -> Self {
-        Self {
-            leadership: Leadership(recovered.leadership),
-            is_new: recovered.is_new,
-        }
+        let leadership = Leadership(recovered.leadership);
+        let is_new = recovered.is_new;
+        Self { leadership, is_new }
     }
 }
 

@@ -171,10 +171,8 @@ pub struct Recovered<K: LeaseKind = Exclusive> {
 
 impl<K: LeaseKind> From<crate::Recovered<K>> for Recovered<K> {
     fn from(recovered: crate::Recovered<K>) -> Self {
-        Self {
-            lease: Lease(recovered.lease),
-            is_new: recovered.is_new,
-        }
+        let (lease, is_new) = (Lease(recovered.lease), recovered.is_new);
+        Self { lease, is_new }
     }
 }
 

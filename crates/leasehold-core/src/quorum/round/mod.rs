@@ -296,12 +296,11 @@ impl QuorumRound {
         if self.count(|b| *b == Ballot::Lost) > 0 {
             return RoundVerdict::Gone;
         }
-        RoundVerdict::Refused {
-            left: after(quorum - willing - busy, |ballot| match ballot {
-                Ballot::Quarantined(left) => Some(*left),
-                _ => None,
-            }),
-        }
+        let left = after(quorum - willing - busy, |ballot| match ballot {
+            Ballot::Quarantined(left) => Some(*left),
+            _ => None,
+        });
+        RoundVerdict::Refused { left }
     }
 }
 

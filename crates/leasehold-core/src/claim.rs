@@ -118,14 +118,11 @@ impl Note {
     /// # Errors
     /// [`Invalid`] if it is longer than [`Note::MAX_BYTES`].
     pub fn new(text: impl AsRef<str>) -> Result<Self, Invalid> {
-        let text = text.as_ref();
-        if text.len() > Self::MAX_BYTES {
+        let (text, most) = (text.as_ref(), Self::MAX_BYTES);
+        if text.len() > most {
             return Err(Invalid::new(
                 format!("a note of {} bytes is too long", text.len()),
-                format!(
-                    "use at most {} bytes, for example a URL to the rest",
-                    Self::MAX_BYTES
-                ),
+                format!("use at most {most} bytes, for example a URL to the rest"),
             ));
         }
         Ok(Self(text.into()))

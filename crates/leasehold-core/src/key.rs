@@ -30,26 +30,17 @@ impl Key {
     pub fn new(name: impl AsRef<str>) -> Result<Self, Invalid> {
         let name = name.as_ref();
         if name.is_empty() {
-            return Err(Invalid::new(
-                "the key is empty",
-                "name what the lock protects, e.g. orders/42",
-            ));
+            let hint = "name what the lock protects, e.g. orders/42";
+            return Err(Invalid::new("the key is empty", hint));
         }
-        if name.len() > Self::MAX_BYTES {
-            return Err(Invalid::new(
-                format!(
-                    "the key has {} bytes; at most {} are allowed",
-                    name.len(),
-                    Self::MAX_BYTES
-                ),
-                "hash the long part of the name",
-            ));
+        let (bytes, most) = (name.len(), Self::MAX_BYTES);
+        if bytes > most {
+            let why = format!("the key has {bytes} bytes; at most {most} are allowed");
+            return Err(Invalid::new(why, "hash the long part of the name"));
         }
-        if let Some(bad) = name.chars().find(|c| c.is_control()) {
-            return Err(Invalid::plain(format!(
-                "the key contains the control character U+{:04X}",
-                u32::from(bad)
-            )));
+        if let Some(bad) = name.chars().find(|c| c.is_control()).map(u32::from) {
+            let why = format!("the key contains the control character U+{bad:04X}");
+            return Err(Invalid::plain(why));
         }
         Ok(Self(name.into()))
     }

@@ -54,9 +54,8 @@ pub(crate) fn is_hex(text: &str, digits: usize) -> bool {
 /// [`Invalid`] unless it is 1 to `max` printable ASCII characters without spaces.
 pub fn check_word(what: &str, text: &str, max: usize) -> Result<(), Invalid> {
     if !(1..=max).contains(&text.len()) || !text.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(Invalid::plain(format!(
-            "{what} must be 1 to {max} printable ASCII characters without spaces"
-        )));
+        let why = format!("{what} must be 1 to {max} printable ASCII characters without spaces");
+        return Err(Invalid::plain(why));
     }
     Ok(())
 }

@@ -99,11 +99,9 @@ impl StoreTime {
     pub(crate) fn check_until(self, latest: Self) -> Result<(), Invalid> {
         const YEAR: u64 = 31_556_952_000_000;
         if self > latest {
-            return Err(Invalid::plain(format!(
-                "it shows the year {}, and locks can be kept until {}",
-                1970 + self.0 / YEAR,
-                1970 + Self::LATEST.0 / YEAR,
-            )));
+            let (year, last) = (1970 + self.0 / YEAR, 1970 + Self::LATEST.0 / YEAR);
+            let why = format!("it shows the year {year}, and locks can be kept until {last}");
+            return Err(Invalid::plain(why));
         }
         Ok(())
     }

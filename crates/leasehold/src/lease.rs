@@ -105,10 +105,8 @@ impl Lease {
     /// ```
     pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
         if self.reentrant {
-            let invalid = Invalid::new(
-                "the lease of a re-entrant lock cannot become a reader",
-                "use a read-write lock",
-            );
+            let why = "the lease of a re-entrant lock cannot become a reader";
+            let invalid = Invalid::new(why, "use a read-write lock");
             return Err(self.error(Operation::Downgrade, invalid.into()));
         }
         self.change(Operation::Downgrade, Change::Downgrade).await?;

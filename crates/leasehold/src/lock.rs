@@ -67,10 +67,8 @@ impl Lock {
     /// `Invalid` unless the mode is exclusive: readers and permits are not re-entrant.
     pub fn with_owner(mut self, owner: &crate::Owner) -> Result<Self, Error> {
         if !Exclusive::is(self.request.mode) {
-            let invalid = Invalid::new(
-                "a lock with an owner is exclusive: readers and permits are not re-entrant",
-                "leave the owner out, or use Mode::EXCLUSIVE",
-            );
+            let why = "a lock with an owner is exclusive: readers and permits are not re-entrant";
+            let invalid = Invalid::new(why, "leave the owner out, or use Mode::EXCLUSIVE");
             return Err(self.error(invalid.into()));
         }
         self.request.secret = Some(owner.0);

@@ -25,9 +25,9 @@ const OTHERS: &[(&str, &str)] = &[
     #[cfg(not(feature = "local"))]
     ("local", "local"),
     #[cfg(not(feature = "redis"))]
-    ("redis", "redis rediss valkey valkeys redlock redlocks"),
+    ("redis", "redis|rediss|valkey|valkeys|redlock|redlocks"),
     #[cfg(not(feature = "postgres"))]
-    ("postgres", "postgres postgresql"),
+    ("postgres", "postgres|postgresql"),
     #[cfg(not(feature = "zookeeper"))]
     ("zookeeper", "zookeeper"),
 ];
@@ -46,13 +46,11 @@ pub fn examples() -> impl Iterator<Item = &'static str> {
 
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
-    let is_of = |(_, names): &&(&str, &str)| names.split(' ').any(|one| one == family);
+    let is_of = |(_, names): &&(&str, &str)| names.split('|').any(|one| one == family);
     if let Some((feature, _)) = OTHERS.iter().find(is_of) {
-        return StoreError::new(
-            ErrorKind::Unsupported,
-            format!("this build has no support for {name}: stores"),
-        )
-        .with_hint(format!("build leasehold with the feature {feature:?}"));
+        let message = format!("this build has no support for {name}: stores");
+        return StoreError::new(ErrorKind::Unsupported, message)
+            .with_hint(format!("build leasehold with the feature {feature:?}"));
     }
     let message = match name {
         "" => "the store is not a URL".to_owned(),

@@ -36,13 +36,11 @@ impl QuorumSize {
     /// [`Invalid`] below 3 or above [`QuorumSize::MAX_SERVERS`] servers, and for a quorum that is
     /// not a majority, or larger than the number of servers.
     pub fn new(servers: usize, quorum: Option<usize>) -> Result<Self, Invalid> {
-        if !(3..=Self::MAX_SERVERS).contains(&servers) {
+        let most = Self::MAX_SERVERS;
+        if !(3..=most).contains(&servers) {
             return Err(Invalid::new(
                 format!("{servers} servers cannot form a quorum"),
-                format!(
-                    "name 3 to {} servers; 5 is a good choice",
-                    Self::MAX_SERVERS
-                ),
+                format!("name 3 to {most} servers; 5 is a good choice"),
             ));
         }
         let majority = servers / 2 + 1;

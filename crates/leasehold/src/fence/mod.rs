@@ -99,9 +99,8 @@ impl fmt::Display for Fenced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { token, seen } = self;
         if token.is_none() {
-            return f.write_str(
-                "refused: the lease has no fencing token, as its store has none to give",
-            );
+            let why = "refused: the lease has no fencing token, as its store has none to give";
+            return f.write_str(why);
         }
         write!(f, "fenced: token {token} is lower than {seen}, seen before")
     }

@@ -144,11 +144,9 @@ impl Register {
     /// [`Register::MAX_EXPIRY`].
     pub fn expire_after(mut self, idle: Duration) -> Result<Self, Invalid> {
         if !(Self::MIN_EXPIRY..=Self::MAX_EXPIRY).contains(&idle) {
+            let idle = written(idle);
             return Err(Invalid::new(
-                format!(
-                    "an expiry of {} is out of bounds for a fenced value",
-                    written(idle)
-                ),
+                format!("an expiry of {idle} is out of bounds for a fenced value"),
                 "choose 1 s to 100 years, longer than any holder may be paused",
             ));
         }

@@ -29,11 +29,10 @@ impl Snowflake {
             ("data centre", config.data_centre),
             ("machine", config.machine),
         ] {
-            if number > SnowflakeConfig::MAX_PLACE {
-                return Err(Invalid::plain(format!(
-                    "the {what} {number} of a Snowflake id is above {}",
-                    SnowflakeConfig::MAX_PLACE
-                )));
+            let most = SnowflakeConfig::MAX_PLACE;
+            if number > most {
+                let why = format!("the {what} {number} of a Snowflake id is above {most}");
+                return Err(Invalid::plain(why));
             }
         }
         let epoch = config.epoch.duration_since(UNIX_EPOCH).map(millis);

@@ -61,8 +61,7 @@ impl ClaimId {
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Of a short one not even that much: what is left must not be guessed.
-        let shown = (self.0.len() / 2).min(6);
-        write!(f, "{}…", &self.0[..shown])
+        write!(f, "{}…", &self.0[..(self.0.len() / 2).min(6)])
     }
 }
 

@@ -66,11 +66,9 @@ impl<'a> Reduction<'a> {
     /// Whether the key has room for the claim, whoever is ahead of it.
     pub(super) fn fits(&self, key: usize, claim: &ClaimState) -> bool {
         let mut tokens = BTreeSet::new();
-        let holding = self.holding[key].iter();
-        let used: u64 = holding
-            .filter(|holder| holder.token == Token::NONE || tokens.insert(holder.token))
-            .map(|holder| holder.weight)
-            .sum();
+        let weighs = |it: &&&ClaimState| it.token == Token::NONE || tokens.insert(it.token);
+        let holding = self.holding[key].iter().filter(weighs);
+        let used: u64 = holding.map(|holder| holder.weight).sum();
         used.saturating_add(claim.weight) <= self.keys[key].units
     }
 
@@ -83,11 +81,8 @@ impl<'a> Reduction<'a> {
                 let waits = context.and_then(|context| waits.get(context.as_str()));
                 let waits = waits.copied().unwrap_or_default();
                 // What waited beside it may be of the same owner, who gets all of that at once.
-                let beside = || {
-                    here.iter()
-                        .filter(|it| it.context == holder.context)
-                        .count()
-                };
+                let same = |it: &&ClaimState| it.context == holder.context;
+                let beside = || here.iter().filter(same).count();
                 waits > 0 && (!claims.has_waited(holder) || waits > beside())
             });
             let Some(first) = self.waiting(key).first() else {

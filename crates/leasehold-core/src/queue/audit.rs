@@ -70,9 +70,8 @@ impl Queue {
 
     fn holds(&self) -> Holds<'_> {
         let granted = self.granted.iter();
-        granted
-            .map(|((token, arrival), entry)| (*arrival, (*token, entry)))
-            .collect()
+        let holds = granted.map(|((token, arrival), it)| (*arrival, (*token, it)));
+        holds.collect()
     }
 }
 

@@ -12,10 +12,8 @@ impl Queue {
         self.drop_if_lapsed(&release.id, step.now);
         let is_there = self.entry(&release.id).is_some_and(|entry| !entry.kept);
         let held = is_there && self.token_of(&release.id).is_some();
-        if release.unused
-            && is_there
-            && let Some(entry) = self.entry_mut(&release.id)
-        {
+        let unused = is_there && release.unused;
+        if let Some(entry) = self.entry_mut(&release.id).filter(|_| unused) {
             entry.min_hold = Duration::ZERO;
         }
         let kept = is_there && self.vacate_in(&release.id, step);

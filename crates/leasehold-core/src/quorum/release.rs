@@ -84,8 +84,7 @@ impl QuorumRelease {
             return None;
         }
         let due = |s: &Server| (s.confirmed.is_none() && !s.in_flight).then_some(s.due);
-        let next = self.servers.iter().filter_map(due).min()?;
-        Some(next.min(self.until))
+        Some(self.servers.iter().filter_map(due).min()?.min(self.until))
     }
 
     /// Returns whether nothing is left to do at `now`.

@@ -176,8 +176,7 @@ macro_rules! verbs {
                 $(, $arg: $ty)*
             ) -> Result<$answer, Error> {
                 let step = self.step($verb, $token, $value)?;
-                let stored = self.read($token, step.invoke_async(connection).await);
-                stored.map($answered)
+                self.read($token, step.invoke_async(connection).await).map($answered)
             }
 
             #[doc = concat!("[`Register::", stringify!($name), "`], blocking the thread.")]

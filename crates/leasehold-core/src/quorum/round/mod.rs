@@ -190,13 +190,10 @@ impl QuorumRound {
         if let Reply::Outbid { highest, .. } = reply {
             self.seen = self.seen.max(highest);
         }
+        // A member without tokens says none.
+        let ours = |it: Token| it == token || it.is_none();
         let ballot = match reply {
-            // A member without tokens says none.
-            Reply::Standing(standing)
-                if standing.token.is_some_and(|it| it == token || it.is_none()) =>
-            {
-                Ballot::Yes
-            }
+            Reply::Standing(standing) if standing.token.is_some_and(ours) => Ballot::Yes,
             Reply::Busy { blocked_until } => Ballot::Busy(blocked_until.since(at)),
             Reply::Outbid { most, .. } if token > most => Ballot::Skewed,
             Reply::Outbid { .. } => Ballot::Stale,

@@ -4,12 +4,12 @@ mod lease;
 
 use std::marker::PhantomData;
 
-use futures_util::future::{select_all, try_join_all};
+use futures_util::future::try_join_all;
 use leasehold_core::{Deadlines, End, Invalid, Key, Mode};
 use leasehold_store::debug;
 
 pub use self::lease::MultiLease;
-use self::lease::release_all;
+use self::lease::{first_lost, release_all};
 use crate::clock;
 use crate::error::{Error, Operation, check_key};
 use crate::inspection::Inspection;
@@ -209,7 +209,7 @@ impl<K: LeaseKind> MultiLock<K> {
             let deadlocked = how.deadlocked(session, request);
             let acquired = tokio::select! {
                 biased;
-                () = any_lost(leases) => return Ok(Err(End::Gone)),
+                _ = first_lost(leases) => return Ok(Err(End::Gone)),
                 acquired = session.acquire(request, deadlines, progress, deadlocked) => acquired,
             };
             match acquired.map_err(Operation::Acquire.failed_on(&request.key))? {
@@ -229,14 +229,6 @@ impl<K: LeaseKind> MultiLock<K> {
         leases.sort_by_key(named);
         MultiLease::of(leases.into_iter().map(Lease::deliver).collect())
     }
-}
-
-/// Completes when one of them is lost; never for none.
-async fn any_lost<K: LeaseKind>(leases: &[Lease<K>]) {
-    if leases.is_empty() {
-        return std::future::pending().await;
-    }
-    select_all(leases.iter().map(|lease| Box::pin(lease.lost()))).await;
 }
 
 debug!(MultiLock<K: LeaseKind>; |it| keys: it.keys);

@@ -61,10 +61,8 @@ impl Queue {
     }
 
     pub(super) fn blocked_until(&self, step: &Step) -> StoreTime {
-        let free = match self.granted.is_empty() {
-            true => step.now,
-            false => self.earliest,
-        };
+        let is_free = self.granted.is_empty();
+        let free = if is_free { step.now } else { self.earliest };
         step.opens.map_or(free, |opens| opens.max(free))
     }
 

@@ -124,8 +124,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::lost`].
     pub async fn lost(&self) -> Loss {
-        let lost = self.leases.iter().map(|part| Box::pin(part.lost()));
-        select_all(lost).await.0
+        first_lost(&self.leases).await.1
     }
 
     /// Runs `work`, and drops it as soon as any part is lost.
@@ -139,12 +138,9 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::run`].
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let lost = self.leases.iter().map(|part| Box::pin(part.lost()));
         let done = tokio::select! {
             biased;
-            (loss, part, _) = select_all(lost) => {
-                Err(self.leases[part].lost_error(Operation::Hold, loss))
-            }
+            (part, loss) = first_lost(&self.leases) => Err(part.lost_error(Operation::Hold, loss)),
             done = work => Ok(done),
         }?;
         self.leases
@@ -214,6 +210,16 @@ impl<K: LeaseKind> MultiLease<K> {
     pub async fn release(self) -> Result<Released, Error> {
         release_all(self.leases).await
     }
+}
+
+/// The first of them that is lost, and why; never for none.
+pub(super) async fn first_lost<K: LeaseKind>(leases: &[Lease<K>]) -> (&Lease<K>, Loss) {
+    if leases.is_empty() {
+        return std::future::pending().await;
+    }
+    let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
+    let (loss, at, _) = select_all(lost).await;
+    (&leases[at], loss)
 }
 
 /// Gives all back; each is tried.

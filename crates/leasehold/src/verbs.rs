@@ -176,11 +176,12 @@ macro_rules! fairness {
     };
 }
 
-/// The verbs that get a lease, and those that run work under one: what they wait for, what they obtain it
-/// of (`|lock| lock.reader()`, or `|lock, take: u32|` where they are told how much to take), and their names.
+/// The verbs that get a lease, and those that run work under one: what they wait for, what else is
+/// `Invalid`, what they obtain it of (`|lock| lock.reader()`, or `|lock, take: u32|` where they are
+/// told how much to take), and their names.
 macro_rules! locking {
     (
-        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal;
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal $(, $invalid:literal)?;
         |$this:ident $(, $take:ident: $number:ty)?| $of:expr;
         $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
         $with:ident $(, $within:ident, $try:ident, $fallible:ident)?
@@ -195,11 +196,10 @@ macro_rules! locking {
             /// # Errors
             /// `Unavailable` if the store does not answer for longer than the operation time-out
             /// (while waiting: the waiter TTL). A store that answers that it cannot do it now (a
-            /// fail-over, a full disk) is waited for. `Invalid` if the key is in use as another kind
-            /// of lock, or with another number of permits (the message has both), and for zero
-            /// permits or more than there are. `Refused`, `Unsupported`, `Corrupt`: see
-            /// [`crate::ErrorKind`]. `Closed` if the client is shut down before or meanwhile, if
-            /// its runtime has ended, or in a forked process.
+            /// fail-over, a full disk) is waited for. `Refused`, `Unsupported`, `Invalid`,
+            /// `Corrupt`: see [`crate::ErrorKind`]. `Closed` if the client is shut down before or
+            /// meanwhile, if its runtime has ended, or in a forked process.
+            $(#[doc = $invalid])?
             ///
             /// # Examples
             #[doc = concat!("See [`", stringify!($lock), "`].")]

@@ -24,7 +24,13 @@ use super::{Fenced, check};
 /// The value and the highest token are kept in memory only. To survive a restart, save both
 /// together inside [`Guarded::update`], and start with [`Guarded::at`].
 #[derive(Debug, Default)]
-pub struct Guarded<T>(Mutex<(T, Token)>);
+pub struct Guarded<T>(Mutex<State<T>>);
+
+#[derive(Debug, Default)]
+struct State<T> {
+    value: T,
+    seen: Token,
+}
 
 impl<T> Guarded<T> {
     /// Wraps a value that has seen no token.
@@ -36,7 +42,7 @@ impl<T> Guarded<T> {
     /// Wraps a value that has seen a token: after a restart, the value and token that were saved.
     #[must_use]
     pub const fn at(value: T, seen: Token) -> Self {
-        Self(Mutex::new((value, seen)))
+        Self(Mutex::new(State { value, seen }))
     }
 
     /// Changes the value, and refuses all lower tokens from now on.
@@ -52,32 +58,33 @@ impl<T> Guarded<T> {
     /// [`Fenced`] if a higher token was seen: the closure was not run. Stop, another client has
     /// had the lease since. Also for [`Token::NONE`].
     pub fn update<R>(&self, token: Token, change: impl FnOnce(&mut T) -> R) -> Result<R, Fenced> {
-        let (value, seen) = &mut *self.state();
-        check(token, *seen)?;
-        *seen = token;
-        Ok(change(value))
+        let mut state = self.state();
+        check(token, state.seen)?;
+        state.seen = token;
+        Ok(change(&mut state.value))
     }
 
     /// Reads the value without a token. It may be overwritten right after; to write it back, read
     /// it in [`Guarded::update`].
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.state().0)
+        look(&self.state().value)
     }
 
     /// Returns the highest token seen; 0 before the first.
     #[must_use]
     pub fn seen(&self) -> Token {
-        self.state().1
+        self.state().seen
     }
 
     /// Returns the value and the highest token seen.
     #[must_use]
     pub fn into_inner(self) -> (T, Token) {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let state = self.0.into_inner();
+        let State { value, seen } = state.unwrap_or_else(PoisonError::into_inner);
+        (value, seen)
     }
 
-    /// The value and the highest token.
-    fn state(&self) -> MutexGuard<'_, (T, Token)> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

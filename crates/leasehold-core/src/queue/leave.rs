@@ -12,8 +12,10 @@ impl Queue {
         self.drop_if_lapsed(&release.id, step.now);
         let is_there = self.entry(&release.id).is_some_and(|entry| !entry.kept);
         let held = is_there && self.token_of(&release.id).is_some();
-        let unused = is_there && release.unused;
-        if let Some(entry) = self.entry_mut(&release.id).filter(|_| unused) {
+        if release.unused
+            && is_there
+            && let Some(entry) = self.entry_mut(&release.id)
+        {
             entry.min_hold = Duration::ZERO;
         }
         let kept = is_there && self.vacate_in(&release.id, step);

@@ -184,7 +184,7 @@ impl ClaimIds {
 
 impl fmt::Debug for ClaimIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.readable.as_ref().map_or("random", |(scheme, _)| scheme);
+        let scheme = self.readable.as_ref().map_or("random", |(name, _)| name);
         write!(f, "ClaimIds({scheme})")
     }
 }

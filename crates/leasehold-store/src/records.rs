@@ -126,9 +126,15 @@ pub struct Transacted {
     pub epoch: u64,
 }
 
-/// The error for a step of which there is no outcome.
-pub(crate) fn not_taken() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
+/// The outcome of a step of one command.
+pub(crate) fn the_only(taken: Taken) -> Result<Outcome, StoreError> {
+    let outcome = match taken {
+        Ok(outcomes) => outcomes.into_iter().next(),
+        Err((_, outcome)) => Some(*outcome),
+    };
+    outcome.ok_or_else(|| {
+        StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
+    })
 }
 
 #[async_trait]
@@ -139,11 +145,7 @@ impl<R: Records> LockStore for R {
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
         let Transacted { taken, epoch } = self.transact(&[key], Step::One(command)).await?;
-        let outcome = match taken {
-            Ok(outcomes) => outcomes.into_iter().next(),
-            Err((_, outcome)) => Some(*outcome),
-        };
-        let Outcome { reply, at, .. } = outcome.ok_or_else(not_taken)?;
+        let Outcome { reply, at, .. } = the_only(taken)?;
         Ok(Answer::new(reply, at, epoch).with_acknowledged(self.acknowledged()))
     }
 

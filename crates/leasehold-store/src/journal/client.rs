@@ -33,8 +33,6 @@ pub(super) struct Client<J> {
 pub(super) struct Part<'a> {
     pub(super) slot: &'a Arc<Slot>,
     pub(super) copy: &'a mut Copy,
-    /// What is appended, if anything is.
-    pub(super) commands: &'a [Command],
 }
 
 /// How often a step was tried, and since when.
@@ -74,33 +72,32 @@ impl<J: Journal> Client<J> {
     /// Appends in any case: where something has changed, with what was learned.
     pub(super) async fn append_surely(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        copy: &mut Copy,
+        part: &mut [Part<'_>; 1],
         commands: &[Command],
     ) -> Result<Vec<Outcome>, StoreError> {
         let mut tries = Tries::new();
         loop {
-            let part = Part {
-                slot,
-                copy: &mut *copy,
-                commands,
-            };
-            if let Some(taken) = self.append(&mut [part], None, &mut tries).await? {
-                return Ok(taken.into_iter().flatten().collect());
+            if let Some(taken) = self.append(part, &[commands], None, &mut tries).await? {
+                return Ok(taken);
             }
         }
     }
 
-    /// One round trip. `None` if nothing was appended, since something had changed.
+    /// One round trip, with the commands of each part. `None` if nothing was appended, since something
+    /// had changed.
     pub(super) async fn append(
         self: &Arc<Self>,
         parts: &mut [Part<'_>],
+        commands: &[&[Command]],
         unchanged_since: Option<StoreTime>,
         tries: &mut Tries,
-    ) -> Result<Option<Vec<Vec<Outcome>>>, StoreError> {
+    ) -> Result<Option<Vec<Outcome>>, StoreError> {
         let is_late = tries.next()?;
         let listens = self.journal.listens();
-        let steps: Vec<_> = parts.iter().map(|part| self.steps(part, listens)).collect();
+        let steps = parts.iter().zip(commands);
+        let steps: Vec<_> = steps
+            .map(|(part, commands)| self.steps(part, commands, listens))
+            .collect();
         let bytes = steps.iter().map(entry::encode);
         let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
         let appends = parts.iter().zip(&steps).zip(&bytes);
@@ -113,7 +110,7 @@ impl<J: Journal> Client<J> {
                 kept: part.copy.kept.as_deref(),
                 is_late,
                 copy: part.copy,
-                commands: part.commands,
+                commands: &steps.commands,
             })
             .collect();
         let answer = self.journal.append(&appends, unchanged_since).await;
@@ -124,17 +121,17 @@ impl<J: Journal> Client<J> {
             self.follow(part, news, answer.at)?;
             if answer.appended {
                 let (outcomes, told) = part.copy.take(steps, answer.at, news.dead)?;
-                taken.push(outcomes);
+                taken.extend(outcomes);
                 self.tell(part, told, &steps.ring);
             }
         }
         Ok(answer.appended.then_some(taken))
     }
 
-    fn steps<'a>(&self, part: &Part<'a>, listens: bool) -> Steps<'a> {
+    fn steps<'a>(&self, part: &Part<'_>, commands: &'a [Command], listens: bool) -> Steps<'a> {
         let mut ring: Vec<Inbox> = Vec::new();
-        let commands = part.commands.iter();
-        let told = commands.flat_map(|command| part.copy.queue.foretold(command));
+        let told = commands.iter();
+        let told = told.flat_map(|command| part.copy.queue.foretold(command));
         for inbox in told {
             if inbox != self.journal.inbox() && !ring.contains(inbox) && ring.len() < RUNG {
                 ring.push(inbox.clone());
@@ -143,7 +140,7 @@ impl<J: Journal> Client<J> {
         Steps {
             listens,
             ring: Cow::Owned(ring),
-            commands: Cow::Borrowed(part.commands),
+            commands: Cow::Borrowed(commands),
         }
     }
 

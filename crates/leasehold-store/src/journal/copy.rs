@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Command, Event, Inbox, Key, Now, Outcome, Queue, StoreTime};
 
-use super::entry::{self, Base, Flaw, Steps};
+use super::entry::{self, Base, Steps};
 use super::{News, Position};
 use crate::error::{ErrorKind, StoreError};
 
@@ -54,7 +54,6 @@ impl Copy {
         news: &News,
         inbox: &Inbox,
     ) -> Result<Heard, StoreError> {
-        let flawed = |flaw: Flaw| flaw.of(key);
         let mut heard = Heard::default();
         // What cannot be read is read again from its base.
         let known = self.known.take();
@@ -62,7 +61,7 @@ impl Copy {
         if let Some(base) = &news.base {
             let base: Base<'_> = match &**base {
                 [] => Base::default(),
-                base => entry::decode(base).map_err(flawed)?,
+                base => entry::decode(key, base)?,
             };
             let queue = base.queue.into_owned();
             if known.is_some() {
@@ -74,7 +73,7 @@ impl Copy {
             (self.queue, self.silent) = (queue, base.silent.into_owned());
         }
         for entry in &news.entries {
-            let steps: Steps<'_> = entry::decode(&entry.bytes).map_err(flawed)?;
+            let steps: Steps<'_> = entry::decode(key, &entry.bytes)?;
             if let Ok((_, mut told)) = self.take(&steps, entry.at, entry.dead) {
                 told.retain(|(_, event)| event.inbox() == inbox);
                 heard.told.append(&mut told);
@@ -145,7 +144,7 @@ impl Copy {
     }
 
     /// What would come of a claim that does not wait, as far as is known.
-    pub(super) fn outcome_of(&self, command: &Command, listens: bool) -> Outcome {
+    pub(super) fn outcome_of(&self, command: &Command, now: Now) -> Outcome {
         if let Command::Claim(claim) = command
             && let Some(reply) = self.queue.refused(claim, self.at)
         {
@@ -156,7 +155,7 @@ impl Copy {
                 audit: Vec::new(),
             };
         }
-        self.queue.clone().apply(command, now(self.at, listens))
+        self.queue.clone().apply(command, now)
     }
 
     /// A step has failed, perhaps since its base was too large for the line: the next ones go without, until

@@ -36,30 +36,22 @@ pub(super) struct Base<'a> {
     pub(super) silent: Cow<'a, BTreeMap<Inbox, StoreTime>>,
 }
 
-/// Why bytes are none of ours.
-#[derive(Debug)]
-pub(super) enum Flaw {
-    Foreign(u32),
-    Torn,
+/// The error for a record that is cut or changed.
+#[must_use]
+pub fn damaged(key: &Key) -> StoreError {
+    let message = format!("the record of {key:?} is damaged");
+    StoreError::new(ErrorKind::Corrupt, message)
+        .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
 }
 
-impl Flaw {
-    pub(super) fn of(self, key: &Key) -> StoreError {
-        let (kind, what, hint) = match self {
-            Self::Foreign(format) => (
-                ErrorKind::Unsupported,
-                format!("has format {format}"),
-                "another version of leasehold wrote it: use that one, or remove it when nobody uses \
-                 the key",
-            ),
-            Self::Torn => (
-                ErrorKind::Corrupt,
-                "is damaged".to_owned(),
-                "it was not changed: look at it, and remove it when nobody uses the key",
-            ),
-        };
-        StoreError::new(kind, format!("the record of {key:?} {what}")).with_hint(hint)
-    }
+/// The error for a record in another format.
+#[must_use]
+pub fn other_format(key: &Key, format: u32) -> StoreError {
+    let message = format!("the record of {key:?} has format {format}");
+    StoreError::new(ErrorKind::Unsupported, message).with_hint(
+        "another version of leasehold wrote it: use that one, or remove it when nobody uses the \
+         key",
+    )
 }
 
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
@@ -79,16 +71,15 @@ pub(super) fn seal(bytes: &mut [u8]) {
     head[4..].copy_from_slice(&xxh3_64(json).to_le_bytes());
 }
 
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Flaw> {
-    let (format, rest) = bytes.split_first_chunk().ok_or(Flaw::Torn)?;
-    let (sum, json) = rest.split_first_chunk().ok_or(Flaw::Torn)?;
+pub(super) fn decode<T: DeserializeOwned>(key: &Key, bytes: &[u8]) -> Result<T, StoreError> {
+    let torn = || damaged(key);
+    let (format, rest) = bytes.split_first_chunk().ok_or_else(torn)?;
+    let (sum, json) = rest.split_first_chunk().ok_or_else(torn)?;
     match u32::from_le_bytes(*format) {
-        FORMAT => {}
-        0 => return Err(Flaw::Torn),
-        other => return Err(Flaw::Foreign(other)),
+        FORMAT if u64::from_le_bytes(*sum) == xxh3_64(json) => {
+            serde_json::from_slice(json).map_err(|_| torn())
+        }
+        FORMAT | 0 => Err(torn()),
+        other => Err(other_format(key, other)),
     }
-    if u64::from_le_bytes(*sum) != xxh3_64(json) {
-        return Err(Flaw::Torn);
-    }
-    serde_json::from_slice(json).map_err(|_| Flaw::Torn)
 }

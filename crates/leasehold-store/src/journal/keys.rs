@@ -41,29 +41,19 @@ impl Slot {
 /// A turn that is about to be taken. If the runtime of its task ends before that, what was asked ends
 /// too, and who asks next begins a turn on its own runtime.
 #[derive(Debug)]
-pub(super) struct Pending {
-    slot: Arc<Slot>,
-    is_taken: bool,
-}
+pub(super) struct Pending(pub(super) Option<Arc<Slot>>);
 
 impl Pending {
-    pub(super) fn new(slot: Arc<Slot>) -> Self {
-        let is_taken = false;
-        Self { slot, is_taken }
-    }
-
     /// What has been asked until now. Who asks from here on begins another turn.
-    pub(super) fn take(mut self) -> Vec<Asked> {
-        self.is_taken = true;
-        std::mem::take(&mut *lock(&self.slot.asked))
+    pub(super) fn take(&mut self) -> Vec<Asked> {
+        let slot = self.0.take();
+        slot.map_or_else(Vec::new, |slot| std::mem::take(&mut *lock(&slot.asked)))
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if !self.is_taken {
-            lock(&self.slot.asked).clear();
-        }
+        self.take();
     }
 }
 

@@ -46,9 +46,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, StoreTime};
 
+pub use self::entry::{damaged, other_format};
 pub use self::store::JournalStore;
 
-use self::entry::Flaw;
 use crate::acknowledged::Acknowledged;
 use crate::error::StoreError;
 use crate::port::{Capabilities, Listening, PushSink};
@@ -301,16 +301,4 @@ pub struct Page {
     /// The records, in the order of their keys: the key, the time of the last entry, and all of
     /// the journal, or why it cannot be read.
     pub records: Vec<(String, StoreTime, Result<News, StoreError>)>,
-}
-
-/// The error for a record that is cut or changed.
-#[must_use]
-pub fn damaged(key: &Key) -> StoreError {
-    Flaw::Torn.of(key)
-}
-
-/// The error for a record in another format.
-#[must_use]
-pub fn other_format(key: &Key, format: u32) -> StoreError {
-    Flaw::Foreign(format).of(key)
 }

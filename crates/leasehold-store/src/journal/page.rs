@@ -34,37 +34,26 @@ fn read(
 
 /// A listing in progress.
 pub(super) struct Pages<'a, J> {
-    journal: &'a J,
-    pattern: String,
-    after: Option<String>,
-    ended: bool,
-}
-
-impl<'a, J: Journal> Pages<'a, J> {
-    pub(super) fn new(journal: &'a J, pattern: &str) -> Self {
-        Self {
-            journal,
-            pattern: pattern.to_owned(),
-            after: None,
-            ended: false,
-        }
-    }
+    pub(super) journal: &'a J,
+    pub(super) pattern: String,
+    /// Behind which key the next page begins; `None` at the end.
+    pub(super) after: Option<Option<String>>,
 }
 
 #[async_trait]
 impl<J: Journal> Listing for Pages<'_, J> {
     async fn next_page(&mut self) -> Result<Option<ListPage>, StoreError> {
-        if self.ended {
+        let Some(after) = &self.after else {
             return Ok(None);
-        }
+        };
         let of = PageOf {
             prefix: glob::literal_prefix(&self.pattern),
-            after: self.after.as_deref(),
+            after: after.as_deref(),
             idle_for: None,
         };
         let page = self.journal.page(&of).await?;
-        self.after = page.records.last().map(|(name, ..)| name.clone());
-        self.ended = self.after.is_none();
+        let last = page.records.last();
+        self.after = last.map(|(name, ..)| Some(name.clone()));
         let mut listed = ListPage::default();
         let mut records = page.records;
         records.retain(|(name, ..)| glob::matches(&self.pattern, name));

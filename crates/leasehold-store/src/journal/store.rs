@@ -5,11 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Outcome, Push, Queue, Snapshot};
+use leasehold_core::{Command, Inbox, Key, Outcome, Push, Queue, Reply, Snapshot, StoreTime};
 use tokio::sync::oneshot;
 
 use super::client::{Client, Part, Tries};
-use super::copy::{Copy, now};
+use super::copy::now;
 use super::keys::{Asked, Keys, Pending, Slot};
 use super::page::{Pages, Sweep, sweep};
 use super::{Doorbell, Journal};
@@ -17,7 +17,7 @@ use crate::acknowledged::Acknowledged;
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink};
-use crate::records::{Records, Step, Taken, Transacted, not_taken};
+use crate::records::{Records, Step, Taken, Transacted, the_only};
 use crate::sync::{Mutex, check_runtime, lock, sleep};
 
 /// When a look that a ring has asked for is tried again.
@@ -98,7 +98,11 @@ impl<J: Journal> Records for JournalStore<J> {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(Pages::new(&self.0.journal, pattern))
+        Box::new(Pages {
+            journal: &self.0.journal,
+            pattern: pattern.to_owned(),
+            after: Some(None),
+        })
     }
 
     fn inbox(&self) -> &Inbox {
@@ -184,20 +188,27 @@ impl<J: Journal> Client<J> {
         drop(asked);
         if is_first {
             let client = self.clone();
-            let pending = Pending::new(slot.clone());
+            let pending = Pending(Some(slot.clone()));
             tokio::spawn(async move { client.turn(&slot, pending).await });
         }
     }
 
     /// Does what has been asked of a key until its turn comes.
-    async fn turn(self: Arc<Self>, slot: &Arc<Slot>, pending: Pending) {
+    async fn turn(self: Arc<Self>, slot: &Arc<Slot>, mut pending: Pending) {
         let mut copy = slot.turn.lock().await;
+        let was_known = copy.known.is_some();
+        let mut part = [Part {
+            slot,
+            copy: &mut copy,
+        }];
         let (mut commands, mut answers, mut tries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut looks, mut is_rung) = (Vec::new(), false);
         for asked in pending.take() {
             match asked {
                 Asked::Step(command, answer) => match *command {
-                    Command::Claim(claim) if !claim.wait => tries.push((claim, answer)),
+                    Command::Claim(claim) if !claim.wait => {
+                        tries.push(([Command::Claim(claim)], answer));
+                    }
                     command => {
                         commands.push(command);
                         answers.push(answer);
@@ -207,10 +218,9 @@ impl<J: Journal> Client<J> {
                 Asked::Ring => is_rung = true,
             }
         }
-        let was_known = copy.known.is_some();
         let mut is_fresh = false;
         if !commands.is_empty() {
-            let outcomes = self.append_each(slot, &mut copy, &commands).await;
+            let outcomes = self.append_each(&mut part, &commands).await;
             is_fresh = outcomes.iter().any(Result::is_ok);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 // Who has asked may have given up.
@@ -218,17 +228,12 @@ impl<J: Journal> Client<J> {
             }
         }
         for (claim, answer) in tries {
-            let tried = self.claim_at_once(slot, &mut copy, claim, &mut is_fresh);
-            answer.send(tried.await).ok();
+            let tried = self.claim(&mut part, &claim, &mut is_fresh, Reply::has_token);
+            answer.send(tried.await.and_then(the_only)).ok();
         }
         let mut read = Ok(());
         if !is_fresh && (is_rung || !looks.is_empty()) {
-            let part = Part {
-                slot,
-                copy: &mut copy,
-                commands: &[],
-            };
-            read = self.read(&mut [part]).await;
+            read = self.read(&mut part).await;
         }
         if is_rung && read.as_ref().is_err_and(passes) && self.journal.listens() {
             // Who has rung does not ring again.
@@ -254,20 +259,16 @@ impl<J: Journal> Client<J> {
     /// room does not take along a renewal.
     async fn append_each(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        copy: &mut Copy,
+        part: &mut [Part<'_>; 1],
         commands: &[Command],
     ) -> Vec<Result<Outcome, StoreError>> {
-        match self.append_surely(slot, copy, commands).await {
+        match self.append_surely(part, commands).await {
             Ok(taken) => taken.into_iter().map(Ok).collect(),
             Err(error) if error.kind() == ErrorKind::Refused && commands.len() > 1 => {
                 let mut outcomes = Vec::with_capacity(commands.len());
                 for command in commands.chunks(1) {
-                    let taken = self.append_surely(slot, copy, command).await;
-                    outcomes.push(taken.and_then(|taken| {
-                        let one = taken.into_iter().next();
-                        one.ok_or_else(not_taken)
-                    }));
+                    let taken = self.append_surely(part, command).await;
+                    outcomes.push(taken.and_then(|taken| the_only(Ok(taken))));
                 }
                 outcomes
             }
@@ -275,37 +276,52 @@ impl<J: Journal> Client<J> {
         }
     }
 
-    /// Takes a claim that does not wait. It is appended only if it will be granted; what is known is
-    /// `fresh` if the backend has answered since the claim was asked.
-    async fn claim_at_once(
+    /// Takes claims that do not wait, one on each key. They are appended only if all will be granted, by
+    /// their replies; what is known is `fresh` if the backend has answered since the claims were asked.
+    async fn claim(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
-        copy: &mut Copy,
-        claim: Claim,
+        parts: &mut [Part<'_>],
+        claims: &[Command],
         is_fresh: &mut bool,
-    ) -> Result<Outcome, StoreError> {
-        let commands = [Command::Claim(claim)];
+        is_granted: fn(&Reply) -> bool,
+    ) -> Result<Taken, StoreError> {
+        let each: Vec<_> = claims.chunks(1).collect();
         let mut tries = Tries::new();
         loop {
-            let outcome = copy.outcome_of(&commands[0], self.journal.listens());
-            let (grants, since) = (outcome.reply.has_token(), copy.at);
-            let part = Part {
-                slot,
-                copy: &mut *copy,
-                commands: &commands,
-            };
-            if grants {
-                let taken = self.append(&mut [part], Some(since), &mut tries).await?;
-                if let Some(outcome) = taken.and_then(|all| all.into_iter().flatten().next()) {
-                    return Ok(outcome);
+            let times = parts.iter().map(|part| part.copy.at);
+            let since = times.max().unwrap_or_default();
+            match self.foretell(parts, claims, since, is_granted) {
+                Ok(_) => {
+                    let taken = self.append(parts, &each, Some(since), &mut tries).await?;
+                    if let Some(taken) = taken {
+                        return Ok(Ok(taken));
+                    }
                 }
-            } else if *is_fresh {
-                return Ok(outcome);
-            } else {
-                self.read(&mut [part]).await?;
+                Err(refused) if *is_fresh => return Ok(Err(refused)),
+                Err(_) => self.read(parts).await?,
             }
             *is_fresh = true;
         }
+    }
+
+    /// What would come of them, as far as is known.
+    fn foretell(
+        &self,
+        parts: &[Part<'_>],
+        claims: &[Command],
+        since: StoreTime,
+        is_granted: fn(&Reply) -> bool,
+    ) -> Taken {
+        let now = now(since, self.journal.listens());
+        if let ([part], [claim]) = (parts, claims) {
+            let outcome = part.copy.outcome_of(claim, now);
+            return match is_granted(&outcome.reply) {
+                true => Ok(vec![outcome]),
+                false => Err((0, Box::new(outcome))),
+            };
+        }
+        let mut queues: Vec<_> = parts.iter().map(|part| part.copy.queue.clone()).collect();
+        Queue::claim_all(&mut queues, claims, now)
     }
 
     /// Takes a claim on each of several keys, all or none. Whoever reads one of these journals comes
@@ -323,30 +339,10 @@ impl<J: Journal> Client<J> {
             turns[at] = Some(slots[at].turn.lock().await);
         }
         let copies = turns.iter_mut().flatten().map(|turn| &mut **turn);
-        let parts = slots.iter().zip(copies).zip(claims.chunks(1));
-        let part = |((slot, copy), commands)| Part {
-            slot,
-            copy,
-            commands,
-        };
-        let mut parts: Vec<Part<'_>> = parts.map(part).collect();
-        let mut is_fresh = false;
-        let mut tries = Tries::new();
-        loop {
-            let times = parts.iter().map(|part| part.copy.at);
-            let since = times.max().unwrap_or_default();
-            let mut queues: Vec<Queue> = parts.iter().map(|part| part.copy.queue.clone()).collect();
-            match Queue::claim_all(&mut queues, claims, now(since, self.journal.listens())) {
-                Ok(_) => {
-                    if let Some(taken) = self.append(&mut parts, Some(since), &mut tries).await? {
-                        return Ok(Ok(taken.into_iter().flatten().collect()));
-                    }
-                }
-                Err(refused) if is_fresh => return Ok(Err(refused)),
-                Err(_) => self.read(&mut parts).await?,
-            }
-            is_fresh = true;
-        }
+        let parts = slots.iter().zip(copies);
+        let mut parts: Vec<_> = parts.map(|(slot, copy)| Part { slot, copy }).collect();
+        let is_granted = Reply::is_grant;
+        self.claim(&mut parts, claims, &mut false, is_granted).await
     }
 }
 

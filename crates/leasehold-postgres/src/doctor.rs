@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use leasehold_store::StoreError;
-use leasehold_store::report::{Finding, Report, Rule, Severity};
+use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
+use leasehold_store::report::{Finding, Report, applied};
 use leasehold_store::trial;
 use tokio_postgres::Row;
 
@@ -32,115 +33,75 @@ const SETTINGS: &str = "select current_setting('server_version') as version, \
     pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid) as old_rows, \
     pg_stat_get_live_tuples('{schema}.keys'::regclass::oid) as rows";
 
-/// What a server says of itself, and what this client makes of it.
-struct Facts {
-    settings: Row,
-    is_async: bool,
-    acknowledges: bool,
-    is_deaf: bool,
+/// What the findings below mean and need, where a line is too short for that.
+const HAS_IDS: &str =
+    "claim ids get into its log: whoever reads it can release the claims that are held";
+const WAIT_FOR_STANDBY: &str =
+    "set synchronous_standby_names and synchronous_commit = on, if there is a fail-over";
+const FEWER: &str =
+    "use a pooler in transaction mode with listen=, a smaller pool=, or raise max_connections";
+const END_OLDEST: &str =
+    "end the transaction with the oldest xact_start in pg_stat_activity, and let autovacuum run";
+
+/// What is to be said of the settings of a server, and of what this client hears.
+fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool) -> Vec<Finding> {
+    let text = |name: &str| -> String { settings.try_get(name).unwrap_or_default() };
+    let number = |name: &str| -> i64 { settings.try_get(name).unwrap_or_default() };
+    let found = format!("PostgreSQL {}", text("version"));
+    let connection = Finding::new(Fine, "connection", &*found);
+    let version = Finding::new(Unsafe, "version", found)
+        .meaning("leasehold is tested with PostgreSQL 14 and later")
+        .remedied("use a newer server");
+    let found = format!("the database has the encoding {}", text("encoding"));
+    let encoding = Finding::new(Warning, "encoding", found)
+        .meaning("keys with letters that the encoding lacks cannot be used")
+        .remedied("use a database with the encoding UTF8");
+    let fsync = Finding::new(Warning, "fsync", "fsync is off")
+        .meaning("a crash of the machine can undo grants and damage the database")
+        .remedied("set fsync = on");
+    let (is_async, commit) = (options.commit == Commit::Async, text("commit"));
+    let delay = text("writer_delay");
+    let found = format!("commits do not wait for the disk (wal_writer_delay {delay})");
+    let commits = Finding::new(Note, "commit", found)
+        .meaning("a crash of the server can undo the grants of up to three times that delay")
+        .remedied("use commit=sync, and synchronous_commit = on at the server");
+    let none_waits = is_async || matches!(&*commit, "local" | "off");
+    let is_alone = text("standbys").is_empty() || none_waits && options.acknowledge == 0;
+    let standbys = Finding::new(Note, "standbys", "no standby has to have a commit")
+        .meaning("a fail-over to a standby that is behind can undo grants")
+        .remedied(WAIT_FOR_STANDBY);
+    let logs_changes = matches!(&*text("log_statement"), "all" | "mod");
+    let logs = logs_changes || text("log_duration") != "-1";
+    let log = Finding::new(Note, "log", "the server logs statements, with their parameters")
+        .meaning(HAS_IDS)
+        .remedied("set log_parameter_max_length = 0, or protect the log");
+    let (used, most) = (number("connections"), number("max_connections"));
+    let found = format!("{used} of {most} connections are in use");
+    let connections = Finding::new(Warning, "connections", found)
+        .meaning("clients that find no connection wait, as in an outage")
+        .remedied(FEWER);
+    let (old, rows) = (number("old_rows"), number("rows"));
+    let found = format!("{old} old rows are kept beside {rows}");
+    let old_rows = Finding::new(Warning, "rows", found)
+        .meaning("keys in heavy use get slower, the longer the more")
+        .remedied(END_OLDEST);
+    let pushes = Finding::new(Note, "pushes", DEAF)
+        .meaning("waiters look four times a second, and nobody sees that one has died")
+        .remedied(REMEDY);
+    let rules = [
+        (true, connection),
+        (number("version_num") < 140_000, version),
+        (text("encoding") != "UTF8", encoding),
+        (text("fsync") != "on", fsync),
+        (is_async || commit == "off", commits),
+        (is_alone, standbys),
+        (logs && text("log_parameters") != "0", log),
+        (used * 10 > most * 8, connections),
+        (old > 10_000.max(10 * rows), old_rows),
+        (is_deaf, pushes),
+    ];
+    applied(server, rules)
 }
-
-impl Facts {
-    fn text(&self, name: &str) -> String {
-        self.settings.try_get(name).unwrap_or_default()
-    }
-
-    fn number(&self, name: &str) -> i64 {
-        self.settings.try_get(name).unwrap_or_default()
-    }
-}
-
-const RULES: &[Rule<Facts>] = &[
-    Rule {
-        check: "version",
-        when: |it| it.number("version_num") < 140_000,
-        found: |it| format!("PostgreSQL {}", it.text("version")),
-        severity: Severity::Unsafe,
-        meaning: "leasehold is tested with PostgreSQL 14 and later",
-        remedy: "use a newer server",
-    },
-    Rule {
-        check: "encoding",
-        when: |it| it.text("encoding") != "UTF8",
-        found: |it| format!("the database has the encoding {}", it.text("encoding")),
-        severity: Severity::Warning,
-        meaning: "keys with letters that the encoding lacks cannot be used",
-        remedy: "use a database with the encoding UTF8",
-    },
-    Rule {
-        check: "fsync",
-        when: |it| it.text("fsync") != "on",
-        found: |_| "fsync is off".to_owned(),
-        severity: Severity::Warning,
-        meaning: "a crash of the machine can undo grants and damage the database",
-        remedy: "set fsync = on",
-    },
-    Rule {
-        check: "commit",
-        when: |it| it.is_async || it.text("commit") == "off",
-        found: |it| {
-            let delay = it.text("writer_delay");
-            format!("commits do not wait for the disk (wal_writer_delay {delay})")
-        },
-        severity: Severity::Note,
-        meaning: "a crash of the server can undo the grants of up to three times that delay",
-        remedy: "use commit=sync, and synchronous_commit = on at the server",
-    },
-    Rule {
-        check: "standbys",
-        when: |it| {
-            let none_waits = it.is_async || matches!(&*it.text("commit"), "local" | "off");
-            it.text("standbys").is_empty() || none_waits && !it.acknowledges
-        },
-        found: |_| "no standby has to have a commit".to_owned(),
-        severity: Severity::Note,
-        meaning: "a fail-over to a standby that is behind can undo grants",
-        remedy: "set synchronous_standby_names and synchronous_commit = on, if there is a fail-over",
-    },
-    Rule {
-        check: "log",
-        when: |it| {
-            let logs_changes = matches!(&*it.text("log_statement"), "all" | "mod");
-            (logs_changes || it.text("log_duration") != "-1") && it.text("log_parameters") != "0"
-        },
-        found: |_| "the server logs statements, with their parameters".to_owned(),
-        severity: Severity::Note,
-        meaning: "claim ids get into its log: whoever reads it can release the claims that are held",
-        remedy: "set log_parameter_max_length = 0, or protect the log",
-    },
-    Rule {
-        check: "connections",
-        when: |it| it.number("connections") * 10 > it.number("max_connections") * 8,
-        found: |it| {
-            let (used, most) = (it.number("connections"), it.number("max_connections"));
-            format!("{used} of {most} connections are in use")
-        },
-        severity: Severity::Warning,
-        meaning: "clients that find no connection wait, as in an outage",
-        remedy: "use a pooler in transaction mode with listen=, a smaller pool=, or raise \
-                 max_connections",
-    },
-    Rule {
-        check: "rows",
-        when: |it| it.number("old_rows") > 10_000.max(10 * it.number("rows")),
-        found: |it| {
-            let (old, rows) = (it.number("old_rows"), it.number("rows"));
-            format!("{old} old rows are kept beside {rows}")
-        },
-        severity: Severity::Warning,
-        meaning: "keys in heavy use get slower, the longer the more",
-        remedy: "end the transaction with the oldest xact_start in pg_stat_activity, and let \
-                 autovacuum run",
-    },
-    Rule {
-        check: "pushes",
-        when: |it| it.is_deaf,
-        found: |_| DEAF.to_owned(),
-        severity: Severity::Note,
-        meaning: "waiters look four times a second, and nobody sees that one has died",
-        remedy: REMEDY,
-    },
-];
 
 /// Examines the server at these options.
 pub(crate) async fn examine(options: &PostgresOptions) -> Report {
@@ -157,20 +118,13 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
     let settings = pool.ask(SETTINGS, &[]).await?;
     let mut trial = trial::run(&store).await;
     let deaf = trial.failed.take_if(|(step, _)| *step == trial::LISTEN);
-    let facts = Facts {
-        settings: settings.into_iter().next().ok_or_else(no_answer)?,
-        is_async: options.commit == Commit::Async,
-        acknowledges: options.acknowledge > 0,
-        is_deaf: deaf.is_none() && !store.journal().listener.hears(),
-    };
-    let found = format!("PostgreSQL {}", facts.text("version"));
-    let mut findings = vec![Finding::new(Severity::Fine, "connection", found).at(&*pool.server)];
-    let rules = RULES.iter();
-    findings.extend(rules.filter_map(|rule| rule.judge(&facts, &pool.server)));
+    let is_deaf = deaf.is_none() && !store.journal().listener.hears();
+    let settings = settings.first().ok_or_else(no_answer)?;
+    let mut findings = judge(&pool.server, settings, options, is_deaf);
     if let Some((step, error)) = deaf {
         let meaning = "waiters poll, and nobody sees that one has died";
         let mut finding = Finding::of_error("pushes", None, &error).meaning(meaning);
-        finding.severity = Severity::Warning;
+        finding.severity = Warning;
         finding.found = format!("cannot {step}: {error}");
         findings.push(finding);
         let without = options.clone().listen(None);

@@ -132,32 +132,10 @@ impl Report {
     }
 }
 
-/// A rule about the facts of a server, for the stores of this repository.
+/// The findings that apply, about the server of that name, for the stores of this repository.
 #[doc(hidden)]
-#[derive(Debug)]
-pub struct Rule<F> {
-    /// What it checks.
-    pub check: &'static str,
-    /// When it applies.
-    pub when: fn(&F) -> bool,
-    /// What was found then.
-    pub found: fn(&F) -> String,
-    /// How bad that is.
-    pub severity: Severity,
-    /// What it means for locks.
-    pub meaning: &'static str,
-    /// What to do about it.
-    pub remedy: &'static str,
-}
-
-impl<F> Rule<F> {
-    /// What it says of these facts about the server of that name.
-    pub fn judge(&self, facts: &F, server: &str) -> Option<Finding> {
-        (self.when)(facts).then(|| {
-            Finding::new(self.severity, self.check, (self.found)(facts))
-                .at(server)
-                .meaning(self.meaning)
-                .remedied(self.remedy)
-        })
-    }
+#[must_use]
+pub fn applied<const N: usize>(server: &str, rules: [(bool, Finding); N]) -> Vec<Finding> {
+    let rules = rules.into_iter().filter(|(applies, _)| *applies);
+    rules.map(|(_, finding)| finding.at(server)).collect()
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::written;
 use leasehold_store::StoreError;
-use leasehold_store::report::{Finding, Report, Rule, Severity};
+use leasehold_store::report::Severity::{Fine, Note};
+use leasehold_store::report::{Finding, Report, applied};
 use leasehold_store::trial;
 use zookeeper_client::Error;
 
@@ -14,64 +15,45 @@ use super::options::ZooKeeperOptions;
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// What the servers and the client say of themselves.
-struct Facts {
-    /// How many servers vote, where the user may know.
-    voters: Option<usize>,
-    wanted: Duration,
-    granted: Duration,
-    is_open: bool,
-}
+/// What to do where anybody may use the nodes.
+const NAME_USER: &str =
+    "name a user with a password, or a client certificate, before the first use of the path";
 
-const RULES: &[Rule<Facts>] = &[
-    Rule {
-        check: "ensemble",
-        when: |it| it.voters.is_some_and(|voters| voters <= 1),
-        found: |_| "there is one server".to_owned(),
-        severity: Severity::Note,
-        meaning: "while it is down, nobody gets a lock and nobody renews",
-        remedy: "run three servers or five, and name them all in the URL",
-    },
-    Rule {
-        check: "ensemble",
-        when: |it| {
-            it.voters
-                .is_some_and(|voters| voters > 1 && voters.is_multiple_of(2))
-        },
-        found: |it| format!("{} servers vote", it.voters.unwrap_or_default()),
-        severity: Severity::Note,
-        meaning: "with one less, as many could be lost",
-        remedy: "run an odd number of servers",
-    },
-    Rule {
-        check: "ensemble",
-        when: |it| it.voters.is_none(),
-        found: |_| "this user may not count the servers".to_owned(),
-        severity: Severity::Note,
-        meaning: "whether they are too few is not known",
-        remedy: "let the user read /zookeeper/config",
-    },
-    Rule {
-        check: "session",
-        when: |it| it.wanted != it.granted,
-        found: |it| {
-            let (wanted, granted) = (written(it.wanted), written(it.granted));
-            format!("sessions end after {granted}, not {wanted}")
-        },
-        severity: Severity::Note,
-        meaning: "so long a client that has died counts as listening",
-        remedy: "change minSessionTimeout or maxSessionTimeout at the servers",
-    },
-    Rule {
-        check: "access",
-        when: |it| it.is_open,
-        found: |_| "there is no user and no client certificate".to_owned(),
-        severity: Severity::Note,
-        meaning: "whoever reaches the servers can read and remove the locks",
-        remedy: "name a user with a password, or a client certificate, before the first use of the \
-                 path",
-    },
-];
+/// What is to be said of the ensemble, of which that many servers vote where the user may know, and of
+/// a session that ends after so long.
+fn judge(options: &ZooKeeperOptions, voters: Option<usize>, granted: Duration) -> Vec<Finding> {
+    let wanted = options.session_timeout;
+    let connection = Finding::new(Fine, "connection", "a session was opened");
+    let alone = Finding::new(Note, "ensemble", "there is one server")
+        .meaning("while it is down, nobody gets a lock and nobody renews")
+        .remedied("run three servers or five, and name them all in the URL");
+    let found = format!("{} servers vote", voters.unwrap_or_default());
+    let even = Finding::new(Note, "ensemble", found)
+        .meaning("with one less, as many could be lost")
+        .remedied("run an odd number of servers");
+    let unknown = Finding::new(Note, "ensemble", "this user may not count the servers")
+        .meaning("whether they are too few is not known")
+        .remedied("let the user read /zookeeper/config");
+    let is_cut = wanted != granted;
+    let (wanted, granted) = (written(wanted), written(granted));
+    let found = format!("sessions end after {granted}, not {wanted}");
+    let session = Finding::new(Note, "session", found)
+        .meaning("so long a client that has died counts as listening")
+        .remedied("change minSessionTimeout or maxSessionTimeout at the servers");
+    let open = Finding::new(Note, "access", "there is no user and no client certificate")
+        .meaning("whoever reaches the servers can read and remove the locks")
+        .remedied(NAME_USER);
+    let is_even = |voters: usize| voters > 1 && voters.is_multiple_of(2);
+    let rules = [
+        (true, connection),
+        (voters.is_some_and(|voters| voters <= 1), alone),
+        (voters.is_some_and(is_even), even),
+        (voters.is_none(), unknown),
+        (is_cut, session),
+        (!options.has_identity(), open),
+    ];
+    applied(&options.hosts(), rules)
+}
 
 /// Examines the servers of these options.
 pub(crate) async fn examine(options: &ZooKeeperOptions) -> Report {
@@ -92,23 +74,14 @@ async fn findings(options: &ZooKeeperOptions) -> Result<Vec<Finding>, StoreError
         let lines = str::from_utf8(&config).unwrap_or_default().lines();
         lines.filter(is_voter).count()
     });
-    let facts = Facts {
-        voters,
-        wanted: options.session_timeout,
-        granted: session.client.session_timeout(),
-        is_open: !options.has_identity(),
-    };
-    let hosts = options.hosts();
-    let found = "a session was opened";
-    let mut findings = vec![Finding::new(Severity::Fine, "connection", found).at(&*hosts)];
-    let rules = RULES.iter();
-    findings.extend(rules.filter_map(|rule| rule.judge(&facts, &hosts)));
+    let mut findings = judge(options, voters, session.client.session_timeout());
     findings.extend(trial::run(&store).await.findings());
     Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::report::Severity;
     use leasehold_testkit::zookeeper::ZooKeeper;
     use zookeeper_client::{Acl, AuthId, Client, Permission};
 

@@ -196,44 +196,35 @@ impl Batch {
         self.pool.ask(NEWS, &params).await
     }
 
+    /// Takes several steps in one statement. One alone, and those that it has left out, go alone.
     async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<OwnedSemaphorePermit>) {
+        let is_one = steps.len() == 1;
+        let mut taken = HashMap::new();
         if steps.len() > 1 {
-            steps = self.take_together(steps).await;
-            // What is left waits for somebody else, and nobody for that.
-            room = None;
-        }
-        for (step, answer) in steps {
-            // Who has asked may have given up.
-            answer.send(Outcome::Alone(step, room.take())).ok();
-        }
-    }
-
-    /// Takes steps in one statement. Returns those that it has left out.
-    async fn take_together(&self, mut steps: Vec<(Step, Answer)>) -> Vec<(Step, Answer)> {
-        // In one order, so that the server does not find these in each other's way.
-        steps.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
-        let rows = self.send_together(steps.iter().map(|(step, _)| step)).await;
-        let mut taken: HashMap<_, _> = match rows {
-            Ok(rows) => rows.into_iter().collect(),
-            // One of them is to blame, and nobody knows which: the server has taken none.
-            Err(error) if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => {
-                return steps;
-            }
-            Err(error) => {
-                for (_, answer) in steps {
-                    answer.send(Outcome::Taken(Err(error.clone()))).ok();
+            // In one order, so that the server does not find these in each other's way.
+            steps.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
+            match self.send_together(&steps).await {
+                Ok(rows) => taken = rows,
+                // One of them is to blame, and nobody knows which: the server has taken none.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Refused | ErrorKind::Unsupported) => {}
+                Err(error) => {
+                    for (_, answer) in steps {
+                        answer.send(Outcome::Taken(Err(error.clone()))).ok();
+                    }
+                    return;
                 }
-                return Vec::new();
-            }
-        };
-        let mut left = Vec::new();
-        for (step, answer) in steps {
-            match taken.remove(&step.key) {
-                Some(row) => _ = answer.send(Outcome::Taken(Ok(row))),
-                None => left.push((step, answer)),
             }
         }
-        left
+        for (step, answer) in steps {
+            let outcome = match taken.remove(&step.key) {
+                Some(row) => Outcome::Taken(Ok(row)),
+                // What is left waits for somebody else, and nobody for that.
+                None => Outcome::Alone(step, room.take_if(|_| is_one)),
+            };
+            // Who has asked may have given up.
+            answer.send(outcome).ok();
+        }
     }
 
     async fn send_alone(&self, step: &Step) -> Result<Row, StoreError> {
@@ -243,8 +234,9 @@ impl Batch {
 
     async fn send_together(
         &self,
-        steps: impl Iterator<Item = &Step> + Clone,
-    ) -> Result<Vec<(String, Row)>, StoreError> {
+        steps: &[(Step, Answer)],
+    ) -> Result<HashMap<String, Row>, StoreError> {
+        let steps = steps.iter().map(|(step, _)| step);
         let keys: Vec<_> = steps.clone().map(|step| &*step.key).collect();
         let records: Vec<_> = steps.clone().map(|step| step.record).collect();
         let ends: Vec<_> = steps.clone().map(|step| step.end).collect();

@@ -1,5 +1,6 @@
 //! The journals: rows of a table, and the statements that append to them and read them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -153,19 +154,17 @@ impl Journal for Rows {
             }
             Err(failure) => return Err(self.pool.meaning(failure)),
         };
-        let mut answer = Appended {
-            at: StoreTime(0),
-            appended: true,
-            news: Vec::new(),
-        };
-        let mut found: Vec<Option<News>> = vec![None; parts.len()];
+        let (mut at, mut all) = (StoreTime(0), BTreeMap::new());
         for (place, row) in order.into_iter().zip(&rows) {
             let one = appended(parts[place].key, row)?;
-            answer.at = answer.at.max(one.at);
-            found[place] = one.news.into_iter().next();
+            at = at.max(one.at);
+            all.extend(one.news.into_iter().map(|news| (place, news)));
         }
-        answer.news = found.into_iter().flatten().collect();
-        Ok(answer)
+        Ok(Appended {
+            at,
+            appended: true,
+            news: all.into_values().collect(),
+        })
     }
 
     fn acknowledged(&self) -> Option<Acknowledged> {

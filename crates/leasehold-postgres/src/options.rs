@@ -1,7 +1,6 @@
 //! Options of a store in PostgreSQL, and their URL.
 
 use std::env::var;
-use std::fmt;
 use std::iter;
 use std::time::Duration;
 
@@ -470,13 +469,7 @@ impl PostgresOptions {
     }
 }
 
-impl fmt::Debug for PostgresOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PostgresOptions")
-            .field(&self.redacted_url())
-            .finish()
-    }
-}
+leasehold_store::debug!(PostgresOptions; |it| url: it.redacted_url());
 
 #[cfg(test)]
 mod tests {

@@ -145,19 +145,11 @@ impl TlsOptions {
 
     /// Takes what `others` names.
     fn replace(&mut self, others: &Self) {
-        for (ours, theirs) in [
-            (&mut self.ca, &others.ca),
-            (&mut self.cert, &others.cert),
-            (&mut self.key, &others.key),
-        ] {
-            if theirs.is_some() {
-                ours.clone_from(theirs);
-            }
-        }
+        replace(&mut self.ca, &others.ca);
+        replace(&mut self.cert, &others.cert);
+        replace(&mut self.key, &others.key);
         #[cfg(feature = "tls")]
-        if others.config.is_some() {
-            self.config.clone_from(&others.config);
-        }
+        replace(&mut self.config, &others.config);
     }
 
     /// Returns whether nothing is set.
@@ -217,6 +209,12 @@ impl Credentials {
 }
 
 crate::debug!(Credentials; |it| user: it.user);
+
+fn replace<T: Clone>(ours: &mut Option<T>, theirs: &Option<T>) {
+    if theirs.is_some() {
+        ours.clone_from(theirs);
+    }
+}
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Provided = Pin<Box<dyn Future<Output = Result<Credentials, BoxError>> + Send>>;
@@ -320,9 +318,7 @@ crate::setters! { Access {
 impl Access {
     /// Takes what `others` has. A password of theirs is in the place of ours, wherever it comes from.
     pub fn replace(&mut self, others: &Self) {
-        if others.user.is_some() {
-            self.user.clone_from(&others.user);
-        }
+        replace(&mut self.user, &others.user);
         if others.has_password() {
             self.password.clone_from(&others.password);
             self.password_file.clone_from(&others.password_file);

@@ -6,6 +6,8 @@
 //! and try different interleavings: built with `--cfg shuttle`, only for `leasehold-interleave`.
 //! See `docs/proof/concurrency.md`.
 
+use leasehold_core::Invalid;
+
 #[cfg(shuttle)]
 #[path = "../../../verify/interleave/scheduled.rs"]
 mod scheduled;
@@ -28,13 +30,9 @@ pub use self::unscheduled::*;
 /// # Errors
 /// `Invalid`.
 pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
-    Runtime::try_current().map_err(|_| {
-        crate::StoreError::new(
-            crate::ErrorKind::Invalid,
-            "the call was made outside of a Tokio runtime",
-        )
-        .with_hint("call it inside #[tokio::main] or Runtime::block_on, or use leasehold::blocking")
-    })
+    let hint = "call it inside #[tokio::main] or Runtime::block_on, or use leasehold::blocking";
+    let outside = || Invalid::new("the call was made outside of a Tokio runtime", hint).into();
+    Runtime::try_current().map_err(|_| outside())
 }
 
 /// Locks, and ignores poisoning: for what is never left half changed.

@@ -1,7 +1,6 @@
 //! The steps: transactions that compare the version of a key's node and set it, and the inboxes that
 //! are rung with it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -36,11 +35,7 @@ pub(crate) struct Nodes {
     last_version: i32,
 }
 
-impl fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Nodes").field(&self.sessions).finish()
-    }
-}
+leasehold_store::debug!(Nodes; |it| sessions: it.sessions);
 
 /// Opens a store, and a session.
 pub(crate) async fn open(options: &ZooKeeperOptions) -> Result<JournalStore<Nodes>, StoreError> {

@@ -1,6 +1,5 @@
 //! Options of a store in ZooKeeper, and their URL.
 
-use std::fmt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
@@ -320,13 +319,7 @@ impl ZooKeeperOptions {
     }
 }
 
-impl fmt::Debug for ZooKeeperOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ZooKeeperOptions")
-            .field(&self.redacted_url())
-            .finish()
-    }
-}
+leasehold_store::debug!(ZooKeeperOptions; |it| url: it.redacted_url());
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! The session of a client, and the clock of the servers as it knows it.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,11 +51,7 @@ impl Drop for Session {
     }
 }
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Sessions").field(&self.options).finish()
-    }
-}
+leasehold_store::debug!(Sessions; |it| options: it.options);
 
 impl Sessions {
     pub(crate) fn new(options: ZooKeeperOptions) -> Self {

@@ -3,7 +3,6 @@
 mod log;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -371,8 +370,4 @@ impl ManualClock {
     }
 }
 
-impl fmt::Debug for ManualClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ManualClock({:?})", self.shared.clock.now())
-    }
-}
+crate::debug!(ManualClock; |it| now: it.shared.clock.now());

@@ -46,12 +46,8 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
             };
             let of_file = password_of(passwords, [&name, &port.to_string(), database, &user]);
             let password = config.get_password();
-            if let Some(password) = password.or_else(|| of_file.as_deref().map(str::as_bytes)) {
-                one.password(password);
-            }
-            if let Some(user) = config.get_user() {
-                one.user(user);
-            }
+            let password = password.or_else(|| of_file.as_deref().map(str::as_bytes));
+            log_in(&mut one, config.get_user(), password);
             if let Some(database) = config.get_dbname() {
                 one.dbname(database);
             }
@@ -63,6 +59,16 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
             one
         })
         .collect()
+}
+
+/// Logs in as that user and with that password, where there are such.
+pub(crate) fn log_in(config: &mut Config, user: Option<&str>, password: Option<impl AsRef<[u8]>>) {
+    if let Some(user) = user {
+        config.user(user);
+    }
+    if let Some(password) = password {
+        config.password(password);
+    }
 }
 
 /// The password of the first line that fits of a file of passwords: host, port, database, user and

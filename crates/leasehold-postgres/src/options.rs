@@ -12,7 +12,7 @@ use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use super::hosts::{PORT, one_by_one, ports_of, text_of_file};
+use super::hosts::{PORT, log_in, one_by_one, ports_of, text_of_file};
 
 const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
@@ -378,17 +378,10 @@ impl PostgresOptions {
         self.access.check()?;
         self.access.tls.certificate()?;
         self.check()?;
-        if let Some(user) = &self.access.user {
-            self.config.user(user);
-        }
-        if let Some(password) = &self.access.password {
-            self.config.password(password);
-        } else if self.config.get_password().is_none()
-            && !self.access.may_change()
-            && let Ok(password) = var("PGPASSWORD")
-        {
-            self.config.password(password);
-        }
+        let has_none = self.config.get_password().is_none() && !self.access.may_change();
+        let of_psql = || var("PGPASSWORD").ok().filter(|_| has_none);
+        let password = self.access.password.clone().or_else(of_psql);
+        log_in(&mut self.config, self.access.user.as_deref(), password);
         Ok(self)
     }
 
@@ -440,15 +433,9 @@ impl PostgresOptions {
         let is_own = config.get_password() != self.config.get_password();
         if self.access.may_change() && !is_own {
             let login = self.access.login(self.connect_timeout).await?;
-            if let Some(user) = login
-                .user
-                .filter(|_| config.get_user() == self.config.get_user())
-            {
-                config.user(user);
-            }
-            if let Some(password) = login.password {
-                config.password(password);
-            }
+            let is_ours = config.get_user() == self.config.get_user();
+            let user = login.user.as_deref().filter(|_| is_ours);
+            log_in(&mut config, user, login.password);
         }
         Ok(config)
     }
@@ -458,13 +445,11 @@ impl PostgresOptions {
         let Some(at) = &self.listen else {
             return Some(self.config.clone());
         };
-        let mut at = at.clone()?;
-        if let (None, Some(user)) = (at.get_user(), self.config.get_user()) {
-            at.user(user);
-        }
-        if let (None, Some(password)) = (at.get_password(), self.config.get_password()) {
-            at.password(password);
-        }
+        let (mut at, ours) = (at.clone()?, &self.config);
+        let user = ours.get_user().filter(|_| at.get_user().is_none());
+        let password = ours.get_password();
+        let password = password.filter(|_| at.get_password().is_none());
+        log_in(&mut at, user, password);
         Some(at)
     }
 }

@@ -1,5 +1,6 @@
 //! Options of a store in ZooKeeper, and their URL.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
@@ -8,8 +9,10 @@ use leasehold_store::params::Field::{self, DurationOr};
 use leasehold_store::params::{
     Param, Params, add_params, check_bounds, check_times, encode, encode_name,
 };
+use leasehold_store::sync::Mutex;
 use leasehold_store::{ErrorKind, StoreError, setters};
 use percent_encoding::percent_decode_str;
+use tokio::task::JoinSet;
 
 const PORT: u16 = 2181;
 /// That of ZooKeeper's guide to TLS.
@@ -60,6 +63,18 @@ pub struct ZooKeeperOptions {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub response_timeout: Duration,
+}
+
+/// The way of a session to the servers.
+pub(crate) struct Route {
+    pub(crate) hosts: String,
+    /// The scheme and the secret with which the client crate logs in.
+    pub(crate) login: Option<(&'static str, Vec<u8>)>,
+    /// Why the last connection has failed, if TLS is the reason.
+    pub(crate) failed: Arc<Mutex<Option<StoreError>>>,
+    /// Those of a tunnel. It takes no new connections when they are dropped; those that are open end with
+    /// the session.
+    pub(crate) ports: JoinSet<()>,
 }
 
 const TABLE: &[Param<ZooKeeperOptions>] = &[
@@ -282,6 +297,20 @@ impl ZooKeeperOptions {
         let login = self.access.login(self.connect_timeout).await?;
         let password = login.password.unwrap_or_default();
         Ok(login.user.map(|user| format!("{user}:{password}")))
+    }
+
+    /// The way to the servers without TLS.
+    ///
+    /// # Errors
+    /// Those of [`Access::login`].
+    pub(crate) async fn route(&self) -> Result<Route, StoreError> {
+        let identity = self.identity().await?;
+        Ok(Route {
+            hosts: self.hosts(),
+            login: identity.map(|identity| ("digest", identity.into_bytes())),
+            failed: Arc::default(),
+            ports: JoinSet::new(),
+        })
     }
 
     /// Whether the servers know the client by a user or a certificate.

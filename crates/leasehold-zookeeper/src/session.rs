@@ -8,13 +8,13 @@ use leasehold_core::{Moment, StoreTime};
 use leasehold_store::sync::{AtomicBool, Mutex, Ordering, Runtime, check_runtime, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError, clock};
 use tokio::sync::Mutex as Turn;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 use super::errors;
 use super::node::{CLOCK, INBOXES, KEYS, time_of};
-use super::options::ZooKeeperOptions;
-use super::tunnel::Tunnel;
+use super::options::{Route, ZooKeeperOptions};
+use super::tunnel;
 
 /// After so long the time of the servers is asked for again.
 const FRESH: Duration = Duration::from_secs(60);
@@ -35,8 +35,8 @@ pub(crate) struct Session {
     pub(crate) runtime: Runtime,
     /// Ends with the session, and with its runtime.
     keeper: AbortHandle,
-    /// Its way to the servers, if it is encrypted.
-    _tunnel: Option<Tunnel>,
+    /// Those of its way to the servers, if it is encrypted.
+    _ports: JoinSet<()>,
 }
 
 impl Session {
@@ -76,51 +76,46 @@ impl Sessions {
             return Ok(session.clone());
         }
         *current = None;
-        let (client, tunnel) = self.open().await?;
+        let (client, ports) = self.open().await?;
         let mut state = client.state_watcher();
         let keeper = runtime.spawn(async move { while !state.changed().await.is_terminated() {} });
         let session = Arc::new(Session {
             client,
             keeper: keeper.abort_handle(),
             runtime,
-            _tunnel: tunnel,
+            _ports: ports,
         });
         *current = Some(session.clone());
         Ok(session)
     }
 
-    async fn open(&self) -> Result<(Client, Option<Tunnel>), StoreError> {
+    async fn open(&self) -> Result<(Client, JoinSet<()>), StoreError> {
         let options = &self.options;
         let worked = lock(&self.told).is_some();
-        let tunnel = match options.encrypted {
-            true => Some(Tunnel::open(options, worked).await?),
-            false => None,
+        let route = match options.encrypted {
+            true => tunnel::open(options, worked).await?,
+            false => options.route().await?,
         };
-        let connected = self.connect(tunnel.as_ref()).await;
-        let of_tls = |error| tunnel.as_ref().and_then(Tunnel::failed).unwrap_or(error);
+        let connected = self.connect(&route).await;
+        let of_tls = |error| lock(&route.failed).take().unwrap_or(error);
         let client = connected.map_err(of_tls)?;
         let client = client
             .chroot(&*options.chroot)
             .map_err(|_| StoreError::new(ErrorKind::Invalid, "the URL has no path of a node"))?;
         // Also the first word about the time.
         self.ask_time(&client).await?;
-        Ok((client, tunnel))
+        Ok((client, route.ports))
     }
 
-    async fn connect(&self, tunnel: Option<&Tunnel>) -> Result<Client, StoreError> {
-        let options = &self.options;
+    async fn connect(&self, route: &Route) -> Result<Client, StoreError> {
         let mut connector = Client::connector()
-            .with_session_timeout(options.session_timeout)
+            .with_session_timeout(self.options.session_timeout)
             .with_fail_eagerly();
-        let mut hosts = options.hosts();
-        if let Some(tunnel) = tunnel {
-            let (scheme, secret) = tunnel.login();
+        if let Some((scheme, secret)) = &route.login {
             connector = connector.with_auth(scheme, secret);
-            tunnel.hosts().clone_into(&mut hosts);
-        } else if let Some(identity) = options.identity().await? {
-            connector = connector.with_auth("digest", identity.as_bytes());
         }
-        let connected = timeout(options.connect_timeout, connector.connect(&hosts)).await;
+        let limit = self.options.connect_timeout;
+        let connected = timeout(limit, connector.connect(&route.hosts)).await;
         let connected = connected.map_err(|_| self.late("gave no session"))?;
         connected.map_err(|error| self.meaning(error))
     }

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::options::ZooKeeperOptions;
+use super::options::{Route, ZooKeeperOptions};
 
 /// The largest of the first messages.
 const LONGEST: usize = 1024;
@@ -35,14 +35,6 @@ const PLAIN: &str =
 /// After so long a port is tried again that could take no connection.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The way of a session to the servers. It takes no new connections when it is dropped; those that are
-/// open end with the session.
-pub(crate) struct Tunnel {
-    hosts: String,
-    way: Arc<Way>,
-    _ports: JoinSet<()>,
-}
-
 /// What the connections share.
 struct Way {
     options: ZooKeeperOptions,
@@ -50,50 +42,35 @@ struct Way {
     secret: [u8; 16],
     /// Whether there was a session before.
     worked: bool,
-    failed: Mutex<Option<StoreError>>,
+    failed: Arc<Mutex<Option<StoreError>>>,
 }
 
-impl Tunnel {
-    /// Makes the ports. `worked`: whether there was a session before.
-    pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Self, StoreError> {
-        let way = Arc::new(Way {
-            options: options.clone(),
-            secret: random_u128().to_be_bytes(),
-            worked,
-            failed: Mutex::default(),
-        });
-        let (mut ports, mut hosts) = (JoinSet::new(), Vec::new());
-        for server in &options.servers {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-            let port = port.and_then(|port| Ok((port.local_addr()?, port)));
-            let (address, port) = port.map_err(|error| {
-                let message = format!("no port on the loopback interface for TLS: {error}");
-                StoreError::new(ErrorKind::Unavailable, message).with_source(error)
-            })?;
-            hosts.push(address.to_string());
-            ports.spawn(take(port, server.clone(), way.clone()));
-        }
-        Ok(Self {
-            hosts: hosts.join(","),
-            way,
-            _ports: ports,
-        })
+/// Makes the ports that the client crate connects to, with a secret of their own. `worked`: whether there
+/// was a session before.
+pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Route, StoreError> {
+    let way = Arc::new(Way {
+        options: options.clone(),
+        secret: random_u128().to_be_bytes(),
+        worked,
+        failed: Arc::default(),
+    });
+    let (mut ports, mut hosts) = (JoinSet::new(), Vec::new());
+    for server in &options.servers {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let port = port.and_then(|port| Ok((port.local_addr()?, port)));
+        let (address, port) = port.map_err(|error| {
+            let message = format!("no port on the loopback interface for TLS: {error}");
+            StoreError::new(ErrorKind::Unavailable, message).with_source(error)
+        })?;
+        hosts.push(address.to_string());
+        ports.spawn(take(port, server.clone(), way.clone()));
     }
-
-    /// What the client crate connects to.
-    pub(crate) fn hosts(&self) -> &str {
-        &self.hosts
-    }
-
-    /// The scheme and the secret with which the client crate logs in.
-    pub(crate) fn login(&self) -> (&'static str, &[u8]) {
-        (SCHEME, &self.way.secret)
-    }
-
-    /// Why the last connection has failed, if TLS is the reason.
-    pub(crate) fn failed(&self) -> Option<StoreError> {
-        lock(&self.way.failed).take()
-    }
+    Ok(Route {
+        hosts: hosts.join(","),
+        login: Some((SCHEME, way.secret.to_vec())),
+        failed: way.failed.clone(),
+        ports,
+    })
 }
 
 /// No scheme of ZooKeeper: with it nobody could log in there by mistake.

@@ -28,12 +28,12 @@ fn server_of(certificates: &Certificates) -> TlsAcceptor {
 }
 
 /// A server, and a tunnel to it.
-async fn opened(parameters: &str) -> (TcpListener, Tunnel) {
+async fn opened(parameters: &str) -> (TcpListener, Route) {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = server.local_addr().unwrap();
     let url = format!("zookeeper+tls://user:password@{address}{parameters}");
     let options = ZooKeeperOptions::from_url(&url).unwrap();
-    let tunnel = Tunnel::open(&options, false).await.unwrap();
+    let tunnel = open(&options, false).await.unwrap();
     (server, tunnel)
 }
 
@@ -41,7 +41,7 @@ async fn opened(parameters: &str) -> (TcpListener, Tunnel) {
 #[tokio::test]
 async fn who_does_not_know_the_secret_gets_no_connection() {
     let (server, tunnel) = opened("").await;
-    let (scheme, secret) = tunnel.login();
+    let (scheme, secret) = tunnel.login.as_ref().unwrap();
     let hello = framed(&[0; 44]);
     let login = |scheme, auth| login([0, 0, 0, 7], scheme, auth);
     let mut other = secret.to_vec();
@@ -54,14 +54,14 @@ async fn who_does_not_know_the_secret_gets_no_connection() {
         hello.clone(),
         vec![0xff; 8],
     ] {
-        let mut stranger = TcpStream::connect(tunnel.hosts()).await.unwrap();
+        let mut stranger = TcpStream::connect(&tunnel.hosts).await.unwrap();
         let sent = [&*hello, &first].concat();
         stranger.write_all(&sent).await.unwrap();
         // Some of it may not have been read.
         let end = stranger.read(&mut [0]).await;
         assert_eq!(end.unwrap_or_default(), 0, "{first:?}");
     }
-    let mut ours = TcpStream::connect(tunnel.hosts()).await.unwrap();
+    let mut ours = TcpStream::connect(&tunnel.hosts).await.unwrap();
     let known = login(scheme, secret);
     ours.write_all(&[&*hello, &known].concat()).await.unwrap();
     let (mut first, _) = server.accept().await.unwrap();
@@ -77,9 +77,9 @@ async fn the_login_waits_for_the_answer_to_the_hello() {
     let certificates = Certificates::generate(directory.path());
     let ca = certificates.authority.path.display();
     let (server, tunnel) = opened(&format!("?ca={ca}")).await;
-    let (scheme, secret) = tunnel.login();
+    let (scheme, secret) = tunnel.login.as_ref().unwrap();
     let (number, hello, later) = ([0, 0, 0, 7], framed(b"hello"), framed(b"later"));
-    let mut ours = TcpStream::connect(tunnel.hosts()).await.unwrap();
+    let mut ours = TcpStream::connect(&tunnel.hosts).await.unwrap();
     let sent = [&*hello, &login(number, scheme, secret), &later].concat();
     ours.write_all(&sent).await.unwrap();
     let (stream, _) = server.accept().await.unwrap();

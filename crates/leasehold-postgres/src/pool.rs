@@ -243,12 +243,10 @@ pub(crate) fn get<'a, T: FromSql<'a>>(
     column: impl RowIndex + fmt::Display,
 ) -> Result<T, StoreError> {
     row.try_get(column).map_err(|error| {
-        StoreError::new(
-            ErrorKind::Corrupt,
-            "the functions of leasehold's schema are not ours",
-        )
-        .with_hint("look at the schema; leasehold init makes another, with ?schema=NAME")
-        .with_source(error)
+        let message = "the functions of leasehold's schema are not ours";
+        StoreError::new(ErrorKind::Corrupt, message)
+            .with_hint("look at the schema; leasehold init makes another, with ?schema=NAME")
+            .with_source(error)
     })
 }
 

@@ -29,10 +29,8 @@ impl Scheme for Postgres {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = PostgresOptions::from_url(url)?;
-        Ok(Description::with_servers(
-            options.redacted_url(),
-            options.has_password(),
-        ))
+        let url = options.redacted_url();
+        Ok(Description::with_servers(url, options.has_password()))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -40,8 +38,7 @@ impl Scheme for Postgres {
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        let options = PostgresOptions::from_url(url)?.with_access(access)?;
-        Ok(doctor::examine(&options).await)
+        Ok(doctor::examine(&PostgresOptions::from_url(url)?.with_access(access)?).await)
     }
 
     fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {

@@ -133,11 +133,11 @@ fn spent(info: &InfoDict, with_set: bool) -> ServerCost {
     };
     let time = |command| Duration::from_micros(stats(command, "usec").unwrap_or(0));
     let set = time("cmdstat_set") * u32::from(with_set);
-    ServerCost::new(
-        stats("cmdstat_evalsha", "calls").unwrap_or(0),
-        time("cmdstat_evalsha").saturating_add(set),
-        Duration::try_from_secs_f64(cpu).unwrap_or_default(),
-    )
+    ServerCost {
+        calls: stats("cmdstat_evalsha", "calls").unwrap_or(0),
+        time: time("cmdstat_evalsha").saturating_add(set),
+        cpu: Duration::try_from_secs_f64(cpu).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -151,7 +151,8 @@ mod tests {
             cmdstat_evalsha:calls=3,usec=70,usec_per_call=23.3\r\ncmdstat_set:calls=9,usec=8\r\n";
         for (with_set, micros) in [(false, 70), (true, 78)] {
             let (time, cpu) = (Duration::from_micros(micros), Duration::from_millis(1_750));
-            let wanted = ServerCost::new(3, time, cpu);
+            let calls = 3;
+            let wanted = ServerCost { calls, time, cpu };
             assert_eq!(cost(info, with_set), wanted);
         }
         for odd in ["-1", "NaN", "1e300", "much", ""] {

@@ -7,7 +7,7 @@ use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Opened, Scheme, StoreOptions};
-use leasehold_store::{LockStore, StoreError};
+use leasehold_store::{LockStore, StoreError, debug};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
 use crate::classic::ClassicStore;
@@ -16,19 +16,12 @@ use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
 
-/// Shows these by their URL, without the passwords.
-macro_rules! debug_by_url {
-    ($($shown:ident)*) => {
-        $(impl std::fmt::Debug for $shown {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut shown = f.debug_struct(stringify!($shown));
-                shown.field("url", &self.redacted_url()).finish_non_exhaustive()
-            }
-        })*
-    };
-}
-
-debug_by_url! { ClassicStore RedisStore RedlockStore RedisClusterOptions RedlockOptions }
+// Without the passwords.
+debug!(ClassicStore; |it| url: it.redacted_url());
+debug!(RedisStore; |it| url: it.redacted_url());
+debug!(RedlockStore; |it| url: it.redacted_url());
+debug!(RedisClusterOptions; |it| url: it.redacted_url());
+debug!(RedlockOptions; |it| url: it.redacted_url());
 
 /// The URL schemes of one server, and of Sentinels: `redis://`, `redis-sentinel://` and so on.
 #[derive(Debug)]

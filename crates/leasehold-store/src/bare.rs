@@ -66,7 +66,6 @@ impl BareWork {
 
 /// What a server has spent since it was started, on all of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
 pub struct ServerCost {
     /// Calls.
     pub calls: u64,
@@ -74,14 +73,6 @@ pub struct ServerCost {
     pub time: Duration,
     /// Processor time of the whole server, networking included.
     pub cpu: Duration,
-}
-
-impl ServerCost {
-    /// Makes it of calls, the time in them, and processor time.
-    #[must_use]
-    pub const fn new(calls: u64, time: Duration, cpu: Duration) -> Self {
-        Self { calls, time, cpu }
-    }
 }
 
 impl Sub for ServerCost {

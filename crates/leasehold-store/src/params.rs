@@ -120,12 +120,8 @@ pub struct Params(Vec<(String, String)>);
 impl Params {
     /// Takes names and values that are decoded.
     pub fn new<T: Into<String>>(pairs: impl IntoIterator<Item = (T, T)>) -> Self {
-        let pairs = pairs.into_iter();
-        Self(
-            pairs
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
-        )
+        let owned = |(name, value): (T, T)| (name.into(), value.into());
+        Self(pairs.into_iter().map(owned).collect())
     }
 
     /// Takes those of a query: `name=value&name=value`, percent-encoded.
@@ -238,10 +234,8 @@ pub fn check_bounds(
     if bounds.contains(&value) {
         return Ok(());
     }
-    Err(Invalid::new(
-        format!("{name} of {} is out of bounds", written(value)),
-        choose,
-    ))
+    let why = format!("{name} of {} is out of bounds", written(value));
+    Err(Invalid::new(why, choose))
 }
 
 /// Refuses times out of bounds that the stores on servers have in common: how long an idle key keeps its

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 
 use crate::access::Access;
-use crate::error::{ErrorKind, StoreError};
+use crate::error::StoreError;
 use crate::port::LockStore;
 use crate::report::Report;
 
@@ -47,11 +47,10 @@ pub trait Scheme: Sync {
     /// Marks the servers as new.
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let _ = (url, access);
-        Err(StoreError::new(
-            ErrorKind::Invalid,
-            "only servers of a redlock:// URL or with restart=quarantine can be marked as new",
-        )
-        .with_hint("use redlock://host1,host2,host3 or redis://host?restart=quarantine"))
+        let why =
+            "only servers of a redlock:// URL or with restart=quarantine can be marked as new";
+        let hint = "use redlock://host1,host2,host3 or redis://host?restart=quarantine";
+        Err(Invalid::new(why, hint).into())
     }
 }
 

@@ -57,10 +57,8 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
 
 /// A node that others would need is missing.
 pub(crate) fn none() -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        "ZooKeeper has lost the nodes of the locks",
-    )
+    let message = "ZooKeeper has lost the nodes of the locks";
+    StoreError::new(ErrorKind::Unavailable, message)
 }
 
 /// The queue of a key does not fit.

@@ -29,10 +29,8 @@ impl Scheme for ZooKeeper {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = ZooKeeperOptions::from_url(url)?;
-        Ok(Description::with_servers(
-            options.redacted_url(),
-            options.access.password.is_some(),
-        ))
+        let has_password = options.access.password.is_some();
+        Ok(Description::with_servers(options.redacted_url(), has_password))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -40,8 +38,7 @@ impl Scheme for ZooKeeper {
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
-        Ok(doctor::examine(&options).await)
+        Ok(doctor::examine(&ZooKeeperOptions::from_url(url)?.with_access(access)?).await)
     }
 
     /// Makes the nodes, which the first client would make as well.

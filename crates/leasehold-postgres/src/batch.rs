@@ -184,9 +184,8 @@ impl Batch {
         &self,
         keys: impl Iterator<Item = (&Key, Option<Position>)>,
     ) -> Result<Vec<Row>, StoreError> {
-        let (names, known): (Vec<_>, Vec<_>) = keys
-            .map(|(key, known)| (key.as_str(), split(known)))
-            .unzip();
+        let keys = keys.map(|(key, known)| (key.as_str(), split(known)));
+        let (names, known): (Vec<_>, Vec<_>) = keys.unzip();
         let (records, ends): (Vec<_>, Vec<_>) = known.into_iter().unzip();
         let params: [Param<'_>; 3] = [
             (&names, Type::TEXT_ARRAY),

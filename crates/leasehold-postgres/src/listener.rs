@@ -153,6 +153,7 @@ impl Listener {
 
     /// Hears until the session is lost.
     async fn hear(&self, session: &mut Session, bell: &dyn Doorbell) -> StoreError {
+        let rings = |name: &str| ring(bell, name);
         loop {
             let heard = async {
                 tokio::select! {
@@ -161,12 +162,9 @@ impl Listener {
                 }
             };
             match timeout(PROBE_PAUSE, heard).await {
-                Ok(Some(name)) => ring(bell, &name),
+                Ok(Some(name)) => rings(&name),
                 Ok(None) => return lost(),
-                Err(_) => match self
-                    .probe(&mut session.heard, |name| ring(bell, name))
-                    .await
-                {
+                Err(_) => match self.probe(&mut session.heard, rings).await {
                     Ok(true) => {}
                     Ok(false) => return lost(),
                     Err(error) => return error,

@@ -89,11 +89,8 @@ impl Pool {
                 Some(session) => session,
                 None => self.connect().await.map_err(Failure::Other)?,
             };
-            let answer = timeout(
-                self.options.response_timeout,
-                client.query_typed(&statement, params),
-            );
-            let Ok(answer) = answer.await else {
+            let answer = client.query_typed(&statement, params);
+            let Ok(answer) = timeout(self.options.response_timeout, answer).await else {
                 // What comes later is nobody's any more.
                 return Err(Failure::Other(self.late("did not answer")));
             };
@@ -196,11 +193,8 @@ impl Pool {
     }
 
     async fn open(&self, config: &Config) -> Result<(Client, Wire), Failure> {
-        let config = self
-            .options
-            .with_login(config)
-            .await
-            .map_err(Failure::Other)?;
+        let config = self.options.with_login(config).await;
+        let config = config.map_err(Failure::Other)?;
         let hosts = self.options.each_host(&config);
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);

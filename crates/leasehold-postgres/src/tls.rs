@@ -41,10 +41,8 @@ pub(crate) fn connect(options: &PostgresOptions) -> Result<Connect, StoreError> 
         SslMode::Require if given.ca.is_some() => Trust::Authorities,
         _ => Trust::Anybody,
     };
-    let config = client_config(given, trust)?;
-    Ok(tokio_postgres_rustls::MakeRustlsConnect::new(
-        (*config).clone(),
-    ))
+    let config = (*client_config(given, trust)?).clone();
+    Ok(tokio_postgres_rustls::MakeRustlsConnect::new(config))
 }
 
 /// What TLS says of a connection that could not be opened, if it is the reason.

@@ -9,7 +9,7 @@
 //!
 //! Children of `vfork` and of a bare `clone` call no hooks. They are there to become other programs.
 
-use std::fmt;
+use std::fmt::Debug;
 use std::iter::successors;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -77,11 +77,7 @@ impl<T> Deref for Lazy<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Lazy<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.get().fmt(f)
-    }
-}
+crate::debug!(Lazy<T: Debug>; |it| value: it.value.get());
 
 /// The process in which a value was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -53,25 +53,18 @@ fn matched_class(class: &[u8], byte: u8) -> Option<usize> {
     let mut at = usize::from(negated);
     let mut found = false;
     loop {
-        match &class[at..] {
+        let (width, is_in) = match &class[at..] {
             [] => break,
-            [b'\\', literal, ..] => {
-                found |= *literal == byte;
-                at += 2;
-            }
             [b']', ..] => {
                 at += 1;
                 break;
             }
-            [from, b'-', to, ..] => {
-                found |= (*from.min(to)..=*from.max(to)).contains(&byte);
-                at += 3;
-            }
-            [literal, ..] => {
-                found |= *literal == byte;
-                at += 1;
-            }
-        }
+            [b'\\', literal, ..] => (2, *literal == byte),
+            [from, b'-', to, ..] => (3, (*from.min(to)..=*from.max(to)).contains(&byte)),
+            [literal, ..] => (1, *literal == byte),
+        };
+        at += width;
+        found |= is_in;
     }
     (found != negated).then_some(at)
 }

@@ -100,10 +100,8 @@ pub fn check_parts(parts: &[(Key, Claim)]) -> Result<(), Invalid> {
             )));
         }
         if !keys.insert(key) {
-            return Err(Invalid::new(
-                format!("{key:?} is claimed twice in one step"),
-                "name each key once",
-            ));
+            let why = format!("{key:?} is claimed twice in one step");
+            return Err(Invalid::new(why, "name each key once"));
         }
     }
     Ok(())

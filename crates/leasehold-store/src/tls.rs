@@ -126,11 +126,8 @@ const LONGEST: usize = 300;
 pub fn failure(error: &io::Error, worked: bool, plain: &str) -> Option<StoreError> {
     let failed: &Error = error.get_ref()?.downcast_ref()?;
     let text = failed.to_string();
-    let text: String = text
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(LONGEST)
-        .collect();
+    let text = text.chars().filter(|c| !c.is_control()).take(LONGEST);
+    let text: String = text.collect();
     let kind = match failed {
         _ if worked => ErrorKind::Unavailable,
         Error::InvalidCertificate(

@@ -123,10 +123,8 @@ pub(crate) fn add(
 ) -> Result<Vec<u8>, StoreError> {
     let added = steps_of(std::slice::from_ref(step));
     if let Some(kept) = kept {
-        let base = kept
-            .get(HEAD..)
-            .and_then(part)
-            .map_or(0, |(base, _)| base.len());
+        let base = kept.get(HEAD..).and_then(part);
+        let base = base.map_or(0, |(base, _)| base.len());
         let steps = kept.len() - base;
         if steps < STEPS.max(base) && kept.len() + added.len() <= most {
             return Ok([kept, &added].concat());

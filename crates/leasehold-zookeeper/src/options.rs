@@ -204,9 +204,8 @@ impl ZooKeeperOptions {
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
         let encrypted = url.starts_with(ENCRYPTED);
         let scheme = if encrypted { ENCRYPTED } else { PLAIN };
-        let rest = url
-            .strip_prefix(scheme)
-            .ok_or_else(|| invalid("cannot be read"))?;
+        let rest = url.strip_prefix(scheme);
+        let rest = rest.ok_or_else(|| invalid("cannot be read"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         if path.contains('@') || query.contains('@') {

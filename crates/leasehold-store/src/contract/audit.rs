@@ -89,10 +89,8 @@ pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     assert_eq!(all.len(), records.len() + others().count());
     // Nobody waited for the other key, and it is noted all the same.
     let others: Vec<_> = others().map(|record| &record.entry.event).collect();
-    assert!(
-        matches!(others[..], [Granted { .. }, Expired { .. }, Granted { .. }]),
-        "{others:?}"
-    );
+    let as_noted = matches!(others[..], [Granted { .. }, Expired { .. }, Granted { .. }]);
+    assert!(as_noted, "{others:?}");
 
     let who = ClientInfo::new("host", 7, Some("case"));
     let (mut at, mut holds, mut events) = (Vec::new(), Vec::new(), Vec::new());

@@ -107,10 +107,8 @@ impl Copy {
         let now = now(at, steps.listens);
         let named = steps.ring.iter().zip(0..u64::BITS);
         let named = named.filter(|(_, place)| dead >> place & 1 == 1);
-        let dead: Vec<_> = named
-            .map(|(inbox, _)| inbox)
-            .filter(|inbox| !self.queue.is_deaf(inbox))
-            .collect();
+        let named = named.map(|(inbox, _)| inbox);
+        let dead: Vec<_> = named.filter(|inbox| !self.queue.is_deaf(inbox)).collect();
         if !dead.is_empty() {
             let there: HashSet<_> = self.queue.inboxes(usize::MAX).collect();
             self.silent.retain(|inbox, _| there.contains(inbox));

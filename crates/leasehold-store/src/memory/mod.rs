@@ -197,10 +197,9 @@ impl Records for MemoryStore {
             if let Some(outcome) = outcomes.next() {
                 let at = outcome.at;
                 queue.deliver(outcome, now, |event| {
-                    let listener = self.shared.listener(event.inbox());
-                    listener
-                        .map(|to| to.sink.push(Push::of(event, key, at, to.epoch)))
-                        .is_some()
+                    let to = self.shared.listener(event.inbox());
+                    let told = to.map(|to| to.sink.push(Push::of(event, key, at, to.epoch)));
+                    told.is_some()
                 });
                 if let Some(log) = &mut kept.audit {
                     log.note(key, std::mem::take(&mut outcome.audit));

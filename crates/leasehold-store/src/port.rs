@@ -116,6 +116,23 @@ pub trait PushSink: Send + Sync + 'static {
 /// An open inbox. Dropping it closes the inbox and leaves nothing at the store.
 pub trait Listening: Send + Sync {}
 
+/// An open inbox, with what closes it when it is dropped.
+pub(crate) fn opened(closes: impl FnOnce() + Send + Sync + 'static) -> Box<dyn Listening> {
+    Box::new(Open(Some(closes)))
+}
+
+struct Open<C: FnOnce()>(Option<C>);
+
+impl<C: FnOnce() + Send + Sync> Listening for Open<C> {}
+
+impl<C: FnOnce()> Drop for Open<C> {
+    fn drop(&mut self) {
+        if let Some(closes) = self.0.take() {
+            closes();
+        }
+    }
+}
+
 /// A lock store: a queue of claims for each key.
 ///
 /// All methods can be called from many tasks at once. A future may be dropped at any point; the

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StoreError;
-use crate::port::Listening;
+use crate::port::{Listening, opened};
 use crate::sync::{AtomicU64, Ordering, sleep};
 
 /// The pauses between attempts to connect again: from, to.
@@ -39,23 +39,11 @@ impl Epochs {
 
 /// An open inbox. What `keeps` it open ends with it, and so does the connection.
 pub fn open_inbox(epochs: &Arc<Epochs>, keeps: impl Send + Sync + 'static) -> Box<dyn Listening> {
-    Box::new(Open {
-        epochs: epochs.clone(),
-        _keeps: keeps,
+    let epochs = epochs.clone();
+    opened(move || {
+        epochs.end();
+        drop(keeps);
     })
-}
-
-struct Open<K> {
-    epochs: Arc<Epochs>,
-    _keeps: K,
-}
-
-impl<K: Send + Sync> Listening for Open<K> {}
-
-impl<K> Drop for Open<K> {
-    fn drop(&mut self) {
-        self.epochs.end();
-    }
 }
 
 /// Connects again, however often that has to be tried.

@@ -16,7 +16,7 @@ use super::{Doorbell, Journal};
 use crate::acknowledged::Acknowledged;
 use crate::error::{ErrorKind, StoreError};
 use crate::listing::Listing;
-use crate::port::{Capabilities, Listening, PushSink};
+use crate::port::{Capabilities, Listening, PushSink, opened};
 use crate::records::{Records, Step, Taken, Transacted, the_only};
 use crate::sync::{Mutex, check_runtime, lock, sleep};
 
@@ -112,20 +112,11 @@ impl<J: Journal> Records for JournalStore<J> {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         *lock(&self.0.sink) = Some(Arc::downgrade(&sink));
         let bell = Arc::new(Bell(Arc::downgrade(&self.0)));
-        Ok(Box::new(Open {
-            _inbox: self.0.journal.listen(bell).await?,
-            _sink: sink,
-        }))
+        let inbox = self.0.journal.listen(bell).await?;
+        // It keeps who hears by it.
+        Ok(opened(move || drop((inbox, sink))))
     }
 }
-
-/// An open inbox, and who hears by it.
-struct Open {
-    _inbox: Box<dyn Listening>,
-    _sink: Arc<dyn PushSink>,
-}
-
-impl Listening for Open {}
 
 struct Bell<J>(Weak<Client<J>>);
 

@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::fork::PerProcess;
 use crate::listing::{Listing, OnePage};
 use crate::params::{Field, Param, Params};
-use crate::port::{Capabilities, Listening, PushSink};
+use crate::port::{Capabilities, Listening, PushSink, opened};
 use crate::random::random_u64;
 use crate::records::{Records, Step, Transacted};
 use crate::report::{Finding, Report, Severity};
@@ -248,27 +248,12 @@ impl Records for MemoryStore {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         let epoch = self.shared.epochs.fetch_add(1, Ordering::Relaxed);
         lock(&self.shared.listeners).insert(self.inbox.clone(), Listener { epoch, sink });
-        Ok(Box::new(OpenInbox {
-            shared: self.shared.clone(),
-            inbox: self.inbox.clone(),
-            epoch,
+        let (shared, inbox) = (self.shared.clone(), self.inbox.clone());
+        Ok(opened(move || {
+            // A later one may have taken the place.
+            lock(&shared.listeners)
+                .retain(|of, listener| *of != inbox || listener.epoch != epoch);
         }))
-    }
-}
-
-struct OpenInbox {
-    shared: Arc<Shared>,
-    inbox: Inbox,
-    epoch: u64,
-}
-
-impl Listening for OpenInbox {}
-
-impl Drop for OpenInbox {
-    fn drop(&mut self) {
-        // A later one may have taken the place.
-        lock(&self.shared.listeners)
-            .retain(|inbox, listener| *inbox != self.inbox || listener.epoch != self.epoch);
     }
 }
 

@@ -136,12 +136,9 @@ impl Listener {
                 }
                 connect_again(|| self.connect()).await
             };
-            session = match was_deaf {
-                true => tokio::select! {
-                    again = again => again,
-                    never = look(bell) => match never {},
-                },
-                false => again.await,
+            session = tokio::select! {
+                again = again => again,
+                never = look(bell), if was_deaf => match never {},
             };
             pause = (2 * pause).min(DEAF_PAUSES.1);
             if session.is_some() || !was_deaf {

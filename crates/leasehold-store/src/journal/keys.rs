@@ -68,12 +68,9 @@ pub(super) enum Asked {
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// The keys that a client knows.
-#[derive(Debug)]
-pub(super) struct Keys {
-    known: Mutex<Known>,
-    inbox: Inbox,
-}
+/// The keys that the client with an inbox knows.
+#[derive(Debug, Default)]
+pub(super) struct Keys(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -84,20 +81,15 @@ struct Known {
 }
 
 impl Keys {
-    pub(super) fn new(inbox: Inbox) -> Self {
-        let known = Mutex::default();
-        Self { known, inbox }
-    }
-
-    pub(super) fn get(&self, key: &Key) -> Arc<Slot> {
-        let mut known = lock(&self.known);
+    pub(super) fn get(&self, key: &Key, inbox: &Inbox) -> Arc<Slot> {
+        let mut known = lock(&self.0);
         known.uses += 1;
         let uses = known.uses;
         if let Some(slot) = known.slots.get(key) {
             slot.used.store(uses, Ordering::Relaxed);
             return slot.clone();
         }
-        known.make_room(&self.inbox);
+        known.make_room(inbox);
         let slot = Arc::new(Slot {
             key: key.clone(),
             turn: Turn::default(),
@@ -111,14 +103,14 @@ impl Keys {
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        lock(&self.known).slots.len()
+        lock(&self.0).slots.len()
     }
 
     /// The keys that concern this client, or may.
-    pub(super) fn of_concern(&self) -> Vec<Key> {
-        let known = lock(&self.known);
+    pub(super) fn of_concern(&self, inbox: &Inbox) -> Vec<Key> {
+        let known = lock(&self.0);
         let slots = known.slots.values();
-        let slots = slots.filter(|slot| slot.may_concern(&self.inbox));
+        let slots = slots.filter(|slot| slot.may_concern(inbox));
         slots.map(|slot| slot.key.clone()).collect()
     }
 }

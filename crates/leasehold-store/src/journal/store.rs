@@ -33,7 +33,7 @@ impl<J: Journal> JournalStore<J> {
     #[must_use]
     pub fn new(journal: J, retention: Duration) -> Self {
         Self(Arc::new(Client {
-            keys: Keys::new(journal.inbox().clone()),
+            keys: Keys::default(),
             journal,
             sink: Mutex::default(),
             sweep: Sweep::new(retention),
@@ -63,7 +63,8 @@ impl<J: Journal> JournalStore<J> {
     async fn claim_all(&self, keys: &[&Key], claims: &[Command]) -> Result<Taken, StoreError> {
         check_runtime()?;
         let (client, claims) = (self.0.clone(), claims.to_vec());
-        let slots: Vec<_> = keys.iter().map(|key| client.keys.get(key)).collect();
+        let slot = |key: &&Key| client.keys.get(key, client.journal.inbox());
+        let slots: Vec<_> = keys.iter().map(slot).collect();
         let task = tokio::spawn(async move { client.claim_all(&slots, &claims).await });
         task.await.unwrap_or_else(|_| Err(no_task()))
     }
@@ -131,7 +132,7 @@ impl<J: Journal> Doorbell for Bell<J> {
         let Some(client) = self.0.upgrade() else {
             return true;
         };
-        let keys = client.keys.of_concern();
+        let keys = client.keys.of_concern(client.journal.inbox());
         let are_few = keys.len() <= most;
         for key in keys.iter().filter(|_| are_few) {
             client.ask(key, Asked::Ring);
@@ -168,7 +169,7 @@ impl<J: Journal> Client<J> {
 
     /// Lets a task take the next turn of a key, if none is about to.
     fn ask(self: &Arc<Self>, key: &Key, ask: Asked) {
-        let slot = self.keys.get(key);
+        let slot = self.keys.get(key, self.journal.inbox());
         let mut asked = lock(&slot.asked);
         // A look beside it reads the same, but is not tried again.
         if matches!(ask, Asked::Ring) && asked.iter().any(|one| matches!(one, Asked::Ring)) {

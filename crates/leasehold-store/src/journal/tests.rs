@@ -349,12 +349,12 @@ fn hold(slot: &Slot, by: Inbox) {
 #[test]
 fn a_key_in_a_round_trip_is_looked_at_again() {
     let mine = inbox(1);
-    let keys = Keys::new(mine.clone());
+    let keys = Keys::default();
     let names = ["asked", "idle", "mine"].map(|name| Key::new(name).unwrap());
-    let slots = names.each_ref().map(|name| keys.get(name));
-    hold(&slots[2], mine);
+    let slots = names.each_ref().map(|name| keys.get(name, &mine));
+    hold(&slots[2], mine.clone());
     let _turn = slots[0].turn.try_lock().unwrap();
-    let mut found = keys.of_concern();
+    let mut found = keys.of_concern(&mine);
     found.sort_unstable();
     assert_eq!(found, [names[0].clone(), names[2].clone()]);
 }
@@ -363,14 +363,14 @@ fn a_key_in_a_round_trip_is_looked_at_again() {
 #[test]
 fn what_concerns_a_client_is_not_forgotten() {
     let mine = inbox(1);
-    let keys = Keys::new(mine.clone());
+    let keys = Keys::default();
     let held = Key::new("held").unwrap();
-    let slot = keys.get(&held);
-    hold(&slot, mine);
+    let slot = keys.get(&held, &mine);
+    hold(&slot, mine.clone());
     drop(slot);
     for number in 0..3_000 {
-        keys.get(&Key::new(format!("{number}")).unwrap());
+        keys.get(&Key::new(format!("{number}")).unwrap(), &mine);
     }
-    assert_eq!(keys.of_concern(), [held]);
+    assert_eq!(keys.of_concern(&mine), [held]);
     assert!((500..2_000).contains(&keys.count()), "{}", keys.count());
 }

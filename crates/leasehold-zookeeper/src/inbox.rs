@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
 
 use super::node::path_of_inbox;
-use super::session::{Failure, Session, Sessions};
+use super::session::{Session, Sessions};
 
 /// How many keys are looked at before it is known which one was rung for.
 const FEW: usize = 4;
@@ -133,15 +133,15 @@ impl Bell {
         let options = CreateMode::Ephemeral.with_acls(sessions.acls());
         loop {
             let made = client.create(&self.path, b"", &options);
-            match sessions.answer(made).await {
+            match sessions.answer(made).await? {
                 Ok(_) => break,
                 // Of a session that nobody has any more.
-                Err(Failure::ZooKeeper(Error::NodeExists)) => {
+                Err(Error::NodeExists) => {
                     let removed = client.delete(&self.path, None);
                     sessions.ask_unless(&Error::NoNode, removed).await?;
                 }
-                Err(Failure::ZooKeeper(Error::NoNode)) => sessions.make_nodes(client).await?,
-                Err(failure) => return Err(sessions.failed(failure)),
+                Err(Error::NoNode) => sessions.make_nodes(client).await?,
+                Err(error) => return Err(sessions.meaning(error)),
             }
         }
         let watched = client.watch(&self.path, AddWatchMode::Persistent);

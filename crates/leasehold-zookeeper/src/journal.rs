@@ -17,7 +17,7 @@ use super::inbox::Bell;
 use super::node::{self, KEYS, end_of, path_of, path_of_inbox, time_of, version_of};
 use super::options::ZooKeeperOptions;
 use super::room::{Late, Room};
-use super::session::{Failure, Sessions};
+use super::session::Sessions;
 use super::transaction::{Op, Transaction, stats};
 
 /// How many nodes are read at once for a page.
@@ -78,7 +78,7 @@ impl Nodes {
         floor: StoreTime,
         dead: &[&Inbox],
     ) -> Result<Tried<'a>, StoreError> {
-        let unusable = |error| self.sessions.meaning(error);
+        let unusable = |error: Error| self.sessions.meaning(error);
         let mut transaction = Transaction::new(client);
         let (mut contents, most) = (Vec::new(), self.sessions.options.maxbuffer / 2);
         for part in parts {
@@ -103,9 +103,9 @@ impl Nodes {
         }
         self.check_size(parts, transaction.bytes)?;
         let ops = transaction.ops;
-        let stats = match self.sessions.answer(transaction.writer.commit()).await {
+        let stats = match self.sessions.answer(transaction.writer.commit()).await? {
             Ok(results) => stats(results, &ops),
-            Err(Failure::ZooKeeper(MultiWriteError::OperationFailed { index, source })) => {
+            Err(MultiWriteError::OperationFailed { index, source }) => {
                 return match (ops.get(index), source) {
                     (Some(Op::Ring(inbox)), Error::NoNode) => Ok(Tried::Dead(inbox)),
                     (_, Error::NoNode | Error::BadVersion | Error::NodeExists) => {
@@ -114,7 +114,7 @@ impl Nodes {
                     (_, error) => Err(unusable(error)),
                 };
             }
-            Err(failure) => return Err(self.sessions.failed(failure)),
+            Err(error) => return Err(self.sessions.meaning(error)),
         };
         let mut done = Vec::new();
         for ((part, stat), (record, content)) in parts.iter().zip(stats).zip(contents) {
@@ -361,9 +361,9 @@ impl Journal for Nodes {
         let mut transaction = Transaction::new(client);
         let removed = transaction.remove(key, at);
         removed.map_err(|error| self.sessions.meaning(error))?;
-        match self.sessions.answer(transaction.writer.commit()).await {
-            Ok(_) | Err(Failure::ZooKeeper(MultiWriteError::OperationFailed { .. })) => Ok(()),
-            Err(failure) => Err(self.sessions.failed(failure)),
+        match self.sessions.answer(transaction.writer.commit()).await? {
+            Ok(_) | Err(MultiWriteError::OperationFailed { .. }) => Ok(()),
+            Err(error) => Err(self.sessions.meaning(error)),
         }
     }
 

@@ -152,8 +152,8 @@ impl Sessions {
         &self,
         asked: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        let answer = self.answer(asked).await;
-        answer.map_err(|failure| self.failed(failure))
+        let answer = self.answer(asked).await?;
+        answer.map_err(|error| self.meaning(error))
     }
 
     /// As [`ask`](Self::ask); nothing where the answer is that error.
@@ -162,33 +162,21 @@ impl Sessions {
         expected: &Error,
         asked: impl Future<Output = Result<T, Error>>,
     ) -> Result<Option<T>, StoreError> {
-        match self.answer(asked).await {
+        match self.answer(asked).await? {
             Ok(answer) => Ok(Some(answer)),
-            Err(Failure::ZooKeeper(error)) if error == *expected => Ok(None),
-            Err(failure) => Err(self.failed(failure)),
+            Err(error) if error == *expected => Ok(None),
+            Err(error) => Err(self.meaning(error)),
         }
     }
 
-    /// As [`ask`](Self::ask), where an error may mean something.
-    pub(crate) async fn answer<T, E>(
-        &self,
-        asked: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, Failure<E>> {
-        match timeout(self.options.response_timeout, asked).await {
-            Ok(answer) => answer.map_err(Failure::ZooKeeper),
-            Err(_) => Err(Failure::Late),
-        }
+    /// As [`ask`](Self::ask), where an error of ZooKeeper may mean something.
+    pub(crate) async fn answer<T>(&self, asked: impl Future<Output = T>) -> Result<T, StoreError> {
+        let answer = timeout(self.options.response_timeout, asked).await;
+        answer.map_err(|_| self.late("did not answer"))
     }
 
-    pub(crate) fn failed<E: Into<Error>>(&self, failure: Failure<E>) -> StoreError {
-        match failure {
-            Failure::ZooKeeper(error) => self.meaning(error.into()),
-            Failure::Late => self.late("did not answer"),
-        }
-    }
-
-    pub(crate) fn meaning(&self, error: Error) -> StoreError {
-        errors::meaning(error, &self.options)
+    pub(crate) fn meaning(&self, error: impl Into<Error>) -> StoreError {
+        errors::meaning(error.into(), &self.options)
     }
 
     fn late(&self, what: &str) -> StoreError {
@@ -227,13 +215,6 @@ impl Sessions {
         }
         Ok(())
     }
-}
-
-/// Why there is no answer that can be used.
-#[derive(Debug)]
-pub(crate) enum Failure<E> {
-    ZooKeeper(E),
-    Late,
 }
 
 #[cfg(test)]

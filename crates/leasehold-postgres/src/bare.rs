@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
 use super::options::PostgresOptions;
-use super::pool::{Failure, Pool, get};
+use super::pool::{Pool, get};
 
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
@@ -78,7 +78,7 @@ impl Bare {
             none => none.insert(self.pool.connect().await?.0),
         };
         for statement in statements {
-            let failed = |error| self.pool.meaning(Failure::Server(error));
+            let failed = |error| self.pool.meaning(error);
             let answer = timeout(self.limit, client.batch_execute(statement)).await;
             let answer = answer.map_err(|_| self.pool.late("did not answer"))?;
             answer.map_err(failed)?;

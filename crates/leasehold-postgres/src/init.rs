@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::errors;
-use super::pool::{Failure, Param, Pool, first};
+use super::pool::{Param, Pool, first};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "3";
@@ -34,7 +34,7 @@ pub(crate) fn script(schema: &str) -> String {
 
 /// Makes the schema, unless it is there.
 pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
-    let failed = |error| pool.meaning(Failure::Server(error));
+    let failed = |error| pool.meaning(error);
     let (client, _) = pool.connect().await?;
     // Two at once: the second finds what the first has made.
     let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
@@ -57,7 +57,7 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
 }
 
 async fn version(pool: &Pool, client: &Client) -> Result<Option<String>, StoreError> {
-    let failed = |error| pool.meaning(Failure::Server(error));
+    let failed = |error| pool.meaning(error);
     let schema = &pool.schema;
     let is_there = format!("select to_regclass('{schema}.about') is not null");
     let is_there = client.query_typed(&is_there, &[]).await.map_err(failed)?;

@@ -19,7 +19,7 @@ use super::errors::{self, CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::PostgresOptions;
-use super::pool::{Failure, Param, Pool, get};
+use super::pool::{Param, Pool, get};
 
 /// A row is written anew at each step, and the server compresses one of more than 2 kB each time.
 const BASE_AFTER: u64 = 1024;
@@ -92,19 +92,19 @@ impl Rows {
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
         let mut params = step.params(&self.batch.commit_when).to_vec();
         params.push((&inboxes, Type::TEXT_ARRAY));
-        match self.pool.query(APPEND_AND_RING, &params).await {
+        match self.pool.query(APPEND_AND_RING, &params).await? {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
-            Err(Failure::Server(error)) if errors::is_full(&error) => {
+            Err(error) if errors::is_full(&error) => {
                 // Rings come behind the entry, and nobody relies on them.
                 let row = self.batch.look(part.key, part.known).await?;
                 let (_, news) = news(part.key, &row)?;
                 let last = news.entries.last();
                 match last.is_some_and(|last| last.bytes == part.bytes) {
                     true => taken(part.key, news),
-                    false => Err(self.pool.meaning(Failure::Server(error))),
+                    false => Err(self.pool.meaning(error)),
                 }
             }
-            Err(failure) => Err(self.pool.meaning(failure)),
+            Err(error) => Err(self.pool.meaning(error)),
         }
     }
 }
@@ -145,14 +145,14 @@ impl Journal for Rows {
             (&since, Type::INT8),
             (&self.batch.commit_when, Type::INT4),
         ];
-        let rows = match self.pool.query(APPEND_ALL, &params).await {
+        let rows = match self.pool.query(APPEND_ALL, &params).await? {
             Ok(rows) => rows,
-            Err(Failure::Server(error)) if is_changed(&error) => {
+            Err(error) if error.code().is_some_and(|code| code.code() == CHANGED) => {
                 let known: Vec<_> = parts.iter().map(|part| (part.key, part.known)).collect();
                 let (at, news) = self.read(&known).await?;
                 return Ok(Appended::conflict(at, news));
             }
-            Err(failure) => return Err(self.pool.meaning(failure)),
+            Err(error) => return Err(self.pool.meaning(error)),
         };
         let (mut at, mut all) = (StoreTime(0), BTreeMap::new());
         for (place, row) in order.into_iter().zip(&rows) {
@@ -254,10 +254,6 @@ impl Journal for Rows {
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {
         self.listener.open(bell).await
     }
-}
-
-fn is_changed(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|code| code.code() == CHANGED)
 }
 
 /// The answer of an append.

@@ -18,7 +18,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::errors::no_answer;
-use super::pool::{Failure, Param, Pool, first};
+use super::pool::{Param, Pool, first};
 
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
@@ -186,7 +186,7 @@ impl Listener {
         let Some(at) = &self.at else {
             return Ok(None);
         };
-        let failed = |error| self.pool.meaning_at(at, Failure::Server(error));
+        let failed = |error| self.pool.meaning_at(at, error);
         let (client, mut connection) = self.pool.connect_to(at).await?;
         let (rung, mut heard) = mpsc::unbounded_channel();
         let drive = async move {

@@ -50,13 +50,6 @@ leasehold_store::debug!(Pool; |it| server: it.server);
 /// A connection, and the last warning of its server.
 type Session = (Client, Arc<Mutex<Option<String>>>);
 
-/// What became of a statement.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Server(Error),
-    Other(StoreError),
-}
-
 impl Pool {
     pub(crate) fn new(options: &PostgresOptions) -> Arc<Self> {
         Arc::new(Self {
@@ -72,27 +65,27 @@ impl Pool {
     }
 
     /// Carries out one statement, which has `{schema}` for the name of the schema. A future that is
-    /// dropped leaves the outcome unknown.
+    /// dropped leaves the outcome unknown. An error of the server may mean something to who asks.
     pub(crate) async fn query(
         &self,
         statement: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Row>, Failure> {
-        check_runtime().map_err(Failure::Other)?;
+    ) -> Result<Result<Vec<Row>, Error>, StoreError> {
+        check_runtime()?;
         let Ok(_room) = self.room.acquire().await else {
-            return Err(Failure::Other(self.late("gave no connection")));
+            return Err(self.late("gave no connection"));
         };
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
             let (client, warning) = match self.idle() {
                 Some(session) => session,
-                None => self.connect().await.map_err(Failure::Other)?,
+                None => self.connect().await?,
             };
             let answer = client.query_typed(&statement, params);
             let Ok(answer) = timeout(self.options.response_timeout, answer).await else {
                 // What comes later is nobody's any more.
-                return Err(Failure::Other(self.late("did not answer")));
+                return Err(self.late("did not answer"));
             };
             let warned = lock(&warning).take();
             let is_read_only = matches!(&answer, Err(error) if errors::is_read_only(error));
@@ -103,13 +96,12 @@ impl Pool {
                 self.idle.put((client, warning));
             }
             if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
-                let error = errors::unacknowledged(&self.server, &warning);
-                return Err(Failure::Other(error));
+                return Err(errors::unacknowledged(&self.server, &warning));
             }
             left -= 1;
             match answer {
                 Err(error) if left > 0 && errors::is_to_be_repeated(&error) => {}
-                answer => return answer.map_err(Failure::Server),
+                answer => return Ok(answer),
             }
         }
     }
@@ -120,8 +112,8 @@ impl Pool {
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let answer = self.query(statement, params).await;
-        answer.map_err(|failure| self.meaning(failure))
+        let answer = self.query(statement, params).await?;
+        answer.map_err(|error| self.meaning(error))
     }
 
     /// The acknowledgements of each step that the server answers without a warning.
@@ -130,16 +122,13 @@ impl Pool {
         (wanted > 0).then_some(Acknowledged::new(wanted, wanted, None, limit))
     }
 
-    pub(crate) fn meaning(&self, failure: Failure) -> StoreError {
-        self.meaning_at(&self.options.config, failure)
+    pub(crate) fn meaning(&self, error: Error) -> StoreError {
+        self.meaning_at(&self.options.config, error)
     }
 
     /// As [`meaning`](Self::meaning), of a connection to these hosts.
-    pub(crate) fn meaning_at(&self, config: &Config, failure: Failure) -> StoreError {
-        match failure {
-            Failure::Server(error) => errors::meaning(error, &self.schema, &server(config)),
-            Failure::Other(error) => error,
-        }
+    pub(crate) fn meaning_at(&self, config: &Config, error: Error) -> StoreError {
+        errors::meaning(error, &self.schema, &server(config))
     }
 
     fn idle(&self) -> Option<Session> {
@@ -169,32 +158,31 @@ impl Pool {
     /// What has worked before passes, if it may be replaced: files, and a login without a fixed password.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let opened = self.open(config).await;
-        let worked = self.worked.fetch_or(opened.is_ok(), Ordering::Relaxed);
+        let is_open = matches!(opened, Ok(Ok(_)));
+        let worked = self.worked.fetch_or(is_open, Ordering::Relaxed);
         let may_change = self.options.access.may_change() || config.get_password().is_none();
-        opened.map_err(|failure| {
-            let (may_pass, error) = match failure {
-                Failure::Server(error) => {
-                    // Without a code it is of this side: the file of passwords may be written just now.
-                    let is_ours = error.code().is_none();
-                    let may_pass = is_ours || may_change && errors::is_of_login(&error);
-                    let error = match tls::failure(&error, &server(config)) {
-                        Some(said) => said.with_source(error),
-                        None => self.meaning_at(config, Failure::Server(error)),
-                    };
-                    (may_pass, error)
-                }
-                Failure::Other(error) => (true, error),
-            };
-            match worked && may_pass {
-                true => error.into_unavailable(),
-                false => error,
+        let (may_pass, error) = match opened {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => {
+                // Without a code it is of this side: the file of passwords may be written just now.
+                let is_ours = error.code().is_none();
+                let may_pass = is_ours || may_change && errors::is_of_login(&error);
+                let error = match tls::failure(&error, &server(config)) {
+                    Some(said) => said.with_source(error),
+                    None => self.meaning_at(config, error),
+                };
+                (may_pass, error)
             }
+            Err(error) => (true, error),
+        };
+        Err(match worked && may_pass {
+            true => error.into_unavailable(),
+            false => error,
         })
     }
 
-    async fn open(&self, config: &Config) -> Result<(Client, Wire), Failure> {
-        let config = self.options.with_login(config).await;
-        let config = config.map_err(Failure::Other)?;
+    async fn open(&self, config: &Config) -> Result<Result<(Client, Wire), Error>, StoreError> {
+        let config = self.options.with_login(config).await?;
         let hosts = self.options.each_host(&config);
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
@@ -203,22 +191,22 @@ impl Pool {
             false => &self.listens,
         };
         let first = last.load(Ordering::Relaxed);
-        let silent = || Failure::Other(late(&server(&config), "took no connection"));
+        let silent = || Err(late(&server(&config), "took no connection"));
         let mut failure = silent();
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
             let mut host = hosts[place].clone();
-            let tls = tls::connect(&self.options).map_err(Failure::Other)?;
+            let tls = tls::connect(&self.options)?;
             tls::apply(&mut host, &self.options);
             match timeout(each, host.connect(tls)).await {
                 Ok(Ok(connected)) => {
                     last.store(place, Ordering::Relaxed);
-                    return Ok(connected);
+                    return Ok(Ok(connected));
                 }
-                Ok(Err(error)) => failure = Failure::Server(error),
+                Ok(Err(error)) => failure = Ok(Err(error)),
                 Err(_) => failure = silent(),
             }
         }
-        Err(failure)
+        failure
     }
 
     pub(crate) fn late(&self, what: &str) -> StoreError {

@@ -150,7 +150,7 @@ impl Listener {
 
     /// Hears until the session is lost.
     async fn hear(&self, session: &mut Session, bell: &dyn Doorbell) -> StoreError {
-        let rings = |name: &str| ring(bell, name);
+        let rings = |name: &str| _ = Key::new(name).map(|key| bell.ring(&key));
         loop {
             let heard = async {
                 tokio::select! {
@@ -265,12 +265,6 @@ async fn look(bell: &dyn Doorbell) -> Infallible {
     loop {
         sleep(LOOK_PAUSE).await;
         bell.ring_all(usize::MAX);
-    }
-}
-
-fn ring(bell: &dyn Doorbell, name: &str) {
-    if let Ok(key) = Key::new(name) {
-        bell.ring(&key);
     }
 }
 

@@ -78,7 +78,8 @@ impl Pool {
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
-            let (client, warning) = match self.idle() {
+            let mut idle = iter::from_fn(|| self.idle.take());
+            let (client, warning) = match idle.find(|(client, _)| !client.is_closed()) {
                 Some(session) => session,
                 None => self.connect().await?,
             };
@@ -129,11 +130,6 @@ impl Pool {
     /// As [`meaning`](Self::meaning), of a connection to these hosts.
     pub(crate) fn meaning_at(&self, config: &Config, error: Error) -> StoreError {
         errors::meaning(error, &self.schema, &server(config))
-    }
-
-    fn idle(&self) -> Option<Session> {
-        let mut sessions = iter::from_fn(|| self.idle.take());
-        sessions.find(|(client, _)| !client.is_closed())
     }
 
     /// A connection for one of many statements, or to make the schema.

@@ -50,12 +50,6 @@ impl Bare {
             sessions.ask_unless(&Error::NodeExists, made).await?;
         }
     }
-
-    async fn look(&self) -> Result<(), StoreError> {
-        let session = self.sessions.get().await?;
-        let looked = session.client.check_stat(&self.node);
-        self.sessions.ask(looked).await.map(drop)
-    }
 }
 
 #[async_trait]
@@ -66,7 +60,11 @@ impl BareServer for Bare {
 
     async fn work(&self, place: usize, task: usize) -> Result<(), StoreError> {
         match place {
-            0 => self.look().await,
+            0 => {
+                let session = self.sessions.get().await?;
+                let looked = session.client.check_stat(&self.node);
+                self.sessions.ask(looked).await.map(drop)
+            }
             1 => self.set(&format!("{}-{task}", self.node)).await,
             _ => self.set(&self.node).await,
         }

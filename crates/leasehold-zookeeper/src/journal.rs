@@ -151,14 +151,6 @@ impl Nodes {
         }
     }
 
-    /// Nothing has changed, and yet a step cannot be taken: nodes are missing.
-    async fn mend(&self, client: &Client, parts: &[Append<'_>]) -> Result<(), StoreError> {
-        match parts.iter().find(|part| part.known.is_some()) {
-            Some(part) => Err(damaged(part.key)),
-            None => self.sessions.make_nodes(client).await,
-        }
-    }
-
     /// Reads nodes, all at one time.
     async fn read_nodes(&self, client: &Client, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         let sessions = &self.sessions;
@@ -260,7 +252,11 @@ impl Journal for Nodes {
                     // The server that has told of the conflict has seen what was in between.
                     let (at, news) = self.news(client, &known_of(parts)).await?;
                     if are_known(parts, &news) {
-                        self.mend(client, parts).await?;
+                        // Nothing has, and yet a step cannot be taken: nodes are missing.
+                        match parts.iter().find(|part| part.known.is_some()) {
+                            Some(part) => return Err(damaged(part.key)),
+                            None => self.sessions.make_nodes(client).await?,
+                        }
                     }
                     return Ok(Appended::conflict(at, news));
                 }

@@ -14,7 +14,9 @@ use tokio::sync::Notify;
 
 use super::{Fixture, LONG, PUSH_LIMIT};
 use crate::sync::{Mutex, lock};
-use crate::{Answer, ErrorKind, Listening, LockStore, Push, PushSink, StoreError, Verbs as _};
+use crate::{
+    Answer, Capabilities, ErrorKind, Listening, LockStore, Push, PushSink, StoreError, Verbs as _,
+};
 
 /// How often a request that too few of a quorum have answered is repeated.
 const TRIES: usize = 20;
@@ -194,7 +196,7 @@ impl Actor {
 
     /// Where there is a queue: waits. Its place in the order of arrival.
     pub(super) async fn waits_in_queue(&self, claim: impl Wanted) -> Option<Arrival> {
-        match self.queues() {
+        match self.can().queueing {
             true => Some(self.waiting(claim).await.arrival),
             false => None,
         }
@@ -257,7 +259,7 @@ impl Actor {
     ) -> A {
         for _ in 0..TRIES {
             match ask().await {
-                Err(error) if error.kind() == ErrorKind::Unavailable && !self.queues() => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable && !self.can().queueing => {}
                 answer => return answer.expect("the store answers"),
             }
         }
@@ -266,26 +268,17 @@ impl Actor {
 
     // ---- hearing ----
 
-    pub(super) fn queues(&self) -> bool {
-        self.store.capabilities().queueing
-    }
-
-    /// Whether there are fencing tokens, which every grant raises. Without them the
-    /// token of a grant is none.
-    pub(super) fn has_tokens(&self) -> bool {
-        self.store.capabilities().tokens
+    /// What the store can do. Where there are no fencing tokens, the token of a grant is none.
+    pub(super) fn can(&self) -> Capabilities {
+        self.store.capabilities()
     }
 
     /// Whether `later` is the token of a later grant than `earlier`, as far as it tells.
     pub(super) fn rises(&self, earlier: Token, later: Token) -> bool {
-        match self.has_tokens() {
+        match self.can().tokens {
             true => later > earlier,
             false => earlier.is_none() && later.is_none(),
         }
-    }
-
-    pub(super) fn is_pushed_to(&self) -> bool {
-        self.store.capabilities().push
     }
 
     pub(super) fn close_inbox(&self) {
@@ -310,7 +303,7 @@ impl Actor {
 
     /// Where there are pushes: the next grant that is heard of is that claim's. Its token.
     pub(super) async fn hears_grant(&self, of: Arrival) -> Option<Token> {
-        while self.is_pushed_to() {
+        while self.can().push {
             if let Push::Granted { arrival, token, .. } = self.hears().await {
                 assert_eq!(arrival, of);
                 return Some(token);
@@ -323,7 +316,7 @@ impl Actor {
     pub(super) async fn hears_of(&self, of: Arrival, number: u128, is: impl Fn(&Push) -> bool) {
         let (of, id) = (Some((&self.key, of)), id(number));
         let wanted = |push: &Push| is(push) && push.claim() == of && push.is_proved_by(&id);
-        while self.is_pushed_to() && !wanted(&self.hears().await) {}
+        while self.can().push && !wanted(&self.hears().await) {}
     }
 
     /// Whether a grant was heard of that nobody waited for.

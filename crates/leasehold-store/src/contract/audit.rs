@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
 pub async fn audit_says_who_held_and_how_it_ended(fixture: &dyn Fixture) {
     let a = Actor::of(fixture.audited().await).await;
     let b = Actor::of(fixture.audited().await).await;
-    let (elsewhere, queues) = (a.at("other"), a.queues());
+    let (elsewhere, queues) = (a.at("other"), a.can().queueing);
     let Some(mut log) = Reader::new(&*a.store, (Some(&a.key), StoreTime(0)), None) else {
         return;
     };

@@ -19,7 +19,7 @@ pub async fn claim_free_key_is_granted(fixture: &dyn Fixture) {
     ] {
         let a = a.at(name);
         let (_, token) = a.granted(1).await;
-        assert_eq!(token.is_none(), !a.has_tokens(), "{name}");
+        assert_eq!(token.is_none(), !a.can().tokens, "{name}");
         assert_eq!(a.release(1).await, RELEASED, "{name}");
     }
 }
@@ -31,7 +31,7 @@ pub async fn claim_held_key_waits_or_is_busy(fixture: &dyn Fixture) {
     let busy = b.ask(trying(2)).await;
     assert!(matches!(busy.reply, ClaimReply::Busy { blocked_until } if blocked_until >= busy.at));
     assert_eq!(b.renew(2, LONG).await, RenewReply::Gone);
-    if !b.queues() {
+    if !b.can().queueing {
         assert!(matches!(b.ask(3).await.reply, ClaimReply::Busy { .. }));
         return;
     }
@@ -44,7 +44,7 @@ pub async fn claim_again_finds_itself(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let first = a.granted(1).await;
     assert_eq!(a.granted(1).await, first);
-    if !a.queues() {
+    if !a.can().queueing {
         return;
     }
     let arrival = b.waiting(2).await.arrival;
@@ -144,7 +144,7 @@ pub async fn claim_id_of_another_client_is_taken(fixture: &dyn Fixture) {
     let held = a.granted(1).await;
     assert_eq!(b.ask(1).await.reply, ClaimReply::Taken);
     assert_eq!(a.granted(1).await, held);
-    if !a.queues() {
+    if !a.can().queueing {
         return;
     }
     let waiting = a.waiting(2).await.arrival;

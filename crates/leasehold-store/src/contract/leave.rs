@@ -76,7 +76,7 @@ pub async fn break_fences_holders(fixture: &dyn Fixture) {
 pub async fn break_of_one_grant_takes_no_other(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (_, first) = a.granted(1).await;
-    if !a.has_tokens() {
+    if !a.can().tokens {
         let by = ClientInfo::unknown();
         let refused = b.store.break_grant(&b.key, first, &by).await;
         let refused = refused.map(|answer| answer.reply).expect_err("no tokens");
@@ -96,7 +96,7 @@ pub async fn break_of_one_grant_takes_no_other(fixture: &dyn Fixture) {
     assert!(a.granted(3).await.1 > token);
 
     // Of several that hold at once, one.
-    if !a.store.capabilities().exclusive_only {
+    if !a.can().exclusive_only {
         let (a, b) = (a.at("pool"), b.at("pool"));
         let (_, first) = a.granted(permits(4, 1, 2)).await;
         let (_, second) = a.granted(permits(5, 1, 2)).await;
@@ -110,7 +110,7 @@ pub async fn break_tells_holders(fixture: &dyn Fixture) {
     let [a, b] = scene(fixture).await;
     let (held, _) = a.granted(1).await;
     b.breaks(None).await;
-    if a.is_pushed_to() {
+    if a.can().push {
         let push = a.hears().await;
         let told = matches!(push, Push::Revoked { .. }) && push.claim() == Some((&a.key, held));
         assert!(told && push.is_proved_by(&id(1)), "{push:?}");
@@ -159,7 +159,7 @@ pub async fn minimum_hold_outlives_its_release(fixture: &dyn Fixture) {
     assert_eq!(a.renew(1, LONG).await, RenewReply::Gone);
     assert_eq!(a.ask(kept(1, hold)).await.reply, ClaimReply::Gone);
     assert_eq!(a.release(1).await, ReleaseReply::Absent);
-    if b.is_pushed_to() {
+    if b.can().push {
         // It was told of the lease, which would have lasted longer, and renews its place later.
         match b.hears().await {
             Push::Next { arrival, left, .. } => assert!(arrival == waiting && left <= hold),

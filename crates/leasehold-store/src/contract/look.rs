@@ -94,13 +94,13 @@ pub async fn note_is_shown(fixture: &dyn Fixture) {
     let noted = |number: u128, text| number.with(|it| it.note = note(text));
     let longest = "ü".repeat(Note::MAX_BYTES / 2);
     a.granted(noted(1, "at [::1]:80\n\"✓\"")).await;
-    if a.queues() {
+    if a.can().queueing {
         a.waiting(noted(2, &longest)).await;
         a.waiting(3).await;
     }
     let look = b.look().await;
     assert_eq!(look.holders[0].claim.note, note("at [::1]:80\n\"✓\""));
-    if a.queues() {
+    if a.can().queueing {
         assert_eq!(look.waiters[0].claim.note, note(&longest));
         assert_eq!(look.waiters[1].claim.note, None);
     }

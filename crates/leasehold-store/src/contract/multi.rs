@@ -10,7 +10,7 @@ use crate::{AllAnswer, Answer, ErrorKind};
 async fn ask_all(actor: &Actor, parts: &[(Key, Claim)]) -> Option<AllAnswer> {
     let answer = actor.store.claim_all(parts).await;
     let answer = answer.expect("the store answers a claim of several keys");
-    assert_eq!(answer.is_some(), actor.store.capabilities().multi);
+    assert_eq!(answer.is_some(), actor.can().multi);
     answer
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
+use leasehold_core::Invalid;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -36,8 +37,7 @@ pub fn client_config(options: &TlsOptions, trust: Trust) -> Result<Arc<ClientCon
     if let Some(config) = &options.config {
         if options.ca.is_some() || certificate.is_some() {
             let why = "there are certificates beside settings of TLS that have their own";
-            return Err(StoreError::new(ErrorKind::Invalid, why)
-                .with_hint("leave out ca, cert and key, or the settings"));
+            return Err(Invalid::new(why, "leave out ca, cert and key, or the settings").into());
         }
         return Ok(Arc::clone(&config.0.0));
     }

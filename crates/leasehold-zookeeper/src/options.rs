@@ -10,7 +10,7 @@ use leasehold_store::params::{
     Param, Params, add_params, check_bounds, check_times, encode, encode_name,
 };
 use leasehold_store::sync::Mutex;
-use leasehold_store::{ErrorKind, StoreError, setters};
+use leasehold_store::{StoreError, setters};
 use percent_encoding::percent_decode_str;
 use tokio::task::JoinSet;
 
@@ -274,8 +274,7 @@ impl ZooKeeperOptions {
         let given = &self.access;
         if given.user.is_none() && given.has_password() && given.credentials.is_none() {
             let message = "there is a password for ZooKeeper, and no user";
-            return Err(StoreError::new(ErrorKind::Invalid, message)
-                .with_hint("name the user: zookeeper://user@host/path"));
+            return Err(Invalid::new(message, "name the user: zookeeper://user@host/path").into());
         }
         self.check()?;
         // Both may stand in different places.

@@ -15,7 +15,6 @@ use leasehold_store::random::random_u128;
 use leasehold_store::sync::{Mutex, lock, sleep, timeout};
 use leasehold_store::tls::{Trust, client_config, failure};
 use leasehold_store::{ErrorKind, StoreError};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -114,9 +113,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 async fn take(port: TcpListener, server: String, way: Arc<Way>) {
     loop {
         match port.accept().await {
-            Ok((near, _)) => {
-                tokio::spawn(serve(near, server.clone(), way.clone()));
-            }
+            Ok((near, _)) => drop(tokio::spawn(serve(near, server.clone(), way.clone()))),
             Err(error) => {
                 tracing::debug!(%error, "cannot take a connection; again soon");
                 sleep(AGAIN).await;
@@ -136,24 +133,7 @@ async fn serve(mut near: TcpStream, server: String, way: Arc<Way>) {
     }
 }
 
-/// As a port without TLS does, and a server that is starting.
-fn closed(server: &str) -> StoreError {
-    let message = format!("{server} closed the connection before TLS was set up");
-    StoreError::new(ErrorKind::Unavailable, message).with_hint(PLAIN)
-}
-
 impl Way {
-    /// The files are read each time, so that they can be renewed.
-    fn config(&self) -> Result<Arc<ClientConfig>, StoreError> {
-        client_config(&self.options.access.tls, Trust::Authorities).map_err(|error| {
-            match self.worked {
-                // They may be about to be replaced.
-                true => error.into_unavailable(),
-                false => error,
-            }
-        })
-    }
-
     /// Carries what one of ours sends to the server, and back, until one of them ends.
     async fn carry(&self, near: &mut TcpStream, server: &str) -> io::Result<()> {
         near.set_nodelay(true)?;
@@ -191,7 +171,15 @@ impl Way {
     }
 
     async fn dial(&self, server: &str) -> io::Result<TlsStream<TcpStream>> {
-        let config = self.config().map_err(io::Error::other)?;
+        // The files are read each time, so that they can be renewed.
+        let config = client_config(&self.options.access.tls, Trust::Authorities);
+        let config = config.map_err(|error| {
+            io::Error::other(match self.worked {
+                // They may be about to be replaced.
+                true => error.into_unavailable(),
+                false => error,
+            })
+        })?;
         let (host, _) = server.rsplit_once(':').unwrap_or((server, ""));
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|_| {
@@ -203,8 +191,11 @@ impl Way {
         stream.set_nodelay(true)?;
         let stream = TlsConnector::from(config).connect(name, stream).await;
         stream.map_err(|error| match error.kind() {
+            // As a port without TLS does, and a server that is starting.
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-                io::Error::other(closed(server).with_source(error))
+                let message = format!("{server} closed the connection before TLS was set up");
+                let closed = StoreError::new(ErrorKind::Unavailable, message).with_hint(PLAIN);
+                io::Error::other(closed.with_source(error))
             }
             _ => error,
         })

@@ -89,8 +89,7 @@ impl Pool {
                 return Err(self.late("did not answer"));
             };
             let warned = lock(&warning).take();
-            let is_read_only = matches!(&answer, Err(error) if errors::is_read_only(error));
-            if is_read_only {
+            if answer.as_ref().is_err_and(errors::is_read_only) {
                 // Another host may accept writes: only a new connection finds out.
                 self.idle.clear();
             } else if !client.is_closed() {

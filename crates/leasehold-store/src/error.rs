@@ -138,23 +138,17 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let first = self.source.as_deref()? as &(dyn std::error::Error + 'static);
-        let mut causes: Vec<_> = std::iter::successors(Some(first), |cause| (*cause).source())
-            .map(|cause| (cause, cause.to_string()))
-            .collect();
-        // What a cause and its own say with the same words, the inner one says.
-        causes.dedup_by(|inner, outer| {
-            let same = inner.1 == outer.1;
-            if same {
-                *outer = (inner.0, std::mem::take(&mut inner.1));
-            }
-            same
-        });
+        let causes = std::iter::successors(Some(first), |cause| (*cause).source());
+        let causes: Vec<_> = causes.map(|cause| (cause, cause.to_string())).collect();
         let is_said = |said: &str| self.message.contains(said);
         if causes.last().is_some_and(|(_, said)| is_said(said)) {
             return None;
         }
-        let mut causes = causes.into_iter().filter(|(_, said)| !is_said(said));
-        causes.next().map(|(cause, _)| cause)
+        let news = causes.iter().skip_while(|(_, said)| is_said(said));
+        // What a cause and its own say with the same words, the inner one says.
+        let (_, words) = news.clone().next()?;
+        let same = news.take_while(|(_, said)| said == words);
+        same.last().map(|(cause, _)| *cause)
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Moment, StoreTime};
+use leasehold_core::{Invalid, Moment, StoreTime};
 use leasehold_store::sync::{AtomicBool, Mutex, Ordering, Runtime, check_runtime, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError, clock};
 use tokio::sync::Mutex as Turn;
@@ -99,9 +99,8 @@ impl Sessions {
         let connected = self.connect(&route).await;
         let of_tls = |error| lock(&route.failed).take().unwrap_or(error);
         let client = connected.map_err(of_tls)?;
-        let client = client
-            .chroot(&*options.chroot)
-            .map_err(|_| StoreError::new(ErrorKind::Invalid, "the URL has no path of a node"))?;
+        let client = client.chroot(&*options.chroot);
+        let client = client.map_err(|_| Invalid::plain("the URL has no path of a node"))?;
         // Also the first word about the time.
         self.ask_time(&client).await?;
         Ok((client, route.ports))

@@ -227,6 +227,8 @@ impl<J: Journal> Client<J> {
         if !is_fresh && (is_rung || !looks.is_empty()) {
             read = self.read(&mut part).await;
         }
+        // What is damaged stays so, and what is refused mostly.
+        let passes = |error: &StoreError| error.kind() == ErrorKind::Unavailable;
         if is_rung && read.as_ref().is_err_and(passes) && self.journal.listens() {
             // Who has rung does not ring again.
             let (client, key) = (self.clone(), slot.key.clone());
@@ -336,11 +338,6 @@ impl<J: Journal> Client<J> {
         let is_granted = Reply::is_grant;
         self.claim(&mut parts, claims, &mut false, is_granted).await
     }
-}
-
-/// Whether it is worth while to ask again soon: what is damaged stays so, and what is refused mostly.
-fn passes(error: &StoreError) -> bool {
-    error.kind() == ErrorKind::Unavailable
 }
 
 fn no_task() -> StoreError {

@@ -59,55 +59,30 @@ pub(crate) fn path_of_inbox(inbox: &Inbox) -> String {
     format!("{INBOXES}/{}", inbox.as_str())
 }
 
-/// The content of a node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Content<'a> {
-    record: u64,
-    /// The queue before the steps, compressed; empty if they are the first.
-    base: &'a [u8],
-    steps: &'a [u8],
+/// Reads the content of a node: the record, the queue before the steps, compressed, which is empty if they
+/// are the first, and the steps.
+fn read<'a>(key: &Key, bytes: &'a [u8]) -> Result<(u64, &'a [u8], &'a [u8]), StoreError> {
+    let (head, rest) = bytes.split_first_chunk().ok_or_else(|| foreign(key))?;
+    let (format, rest) = rest.split_first_chunk().ok_or_else(|| foreign(key))?;
+    if *head != MAGIC {
+        return Err(foreign(key));
+    }
+    match u32::from_le_bytes(*format) {
+        FORMAT => {}
+        other => return Err(other_format(key, other)),
+    }
+    let (record, rest) = rest.split_first_chunk().ok_or_else(|| damaged(key))?;
+    let (base, steps) = part(rest).ok_or_else(|| damaged(key))?;
+    Ok((u64::from_le_bytes(*record), base, steps))
 }
 
-impl<'a> Content<'a> {
-    fn read(key: &Key, bytes: &'a [u8]) -> Result<Self, StoreError> {
-        let (head, rest) = bytes.split_first_chunk().ok_or_else(|| foreign(key))?;
-        let (format, rest) = rest.split_first_chunk().ok_or_else(|| foreign(key))?;
-        if *head != MAGIC {
-            return Err(foreign(key));
-        }
-        match u32::from_le_bytes(*format) {
-            FORMAT => {}
-            other => return Err(other_format(key, other)),
-        }
-        let parts = rest.split_first_chunk();
-        let parts =
-            parts.and_then(|(record, rest)| Some((u64::from_le_bytes(*record), part(rest)?)));
-        let (record, (base, steps)) = parts.ok_or_else(|| damaged(key))?;
-        Ok(Self {
-            record,
-            base,
-            steps,
-        })
-    }
-
-    fn write(&self) -> Vec<u8> {
-        let mut bytes = [MAGIC, FORMAT.to_le_bytes()].concat();
-        bytes.extend(self.record.to_le_bytes());
-        bytes.extend(length_of(self.base));
-        bytes.extend(self.base);
-        bytes.extend(self.steps);
-        bytes
-    }
-
-    fn entries(&self, key: &Key) -> Result<Vec<Entry>, StoreError> {
-        let (mut entries, mut rest) = (Vec::new(), self.steps);
-        // There is always a last step.
-        while entries.is_empty() || !rest.is_empty() {
-            let entry = entry(&mut rest).ok_or_else(|| damaged(key))?;
-            entries.push(entry);
-        }
-        Ok(entries)
-    }
+fn write(record: u64, base: &[u8], steps: &[u8]) -> Vec<u8> {
+    let mut bytes = [MAGIC, FORMAT.to_le_bytes()].concat();
+    bytes.extend(record.to_le_bytes());
+    bytes.extend(length_of(base));
+    bytes.extend(base);
+    bytes.extend(steps);
+    bytes
 }
 
 /// How long the steps may get before there is a new base, if the last is shorter.
@@ -130,12 +105,7 @@ pub(crate) fn add(
             return Ok([kept, &added].concat());
         }
     }
-    let content = Content {
-        record,
-        base: &compress_to_vec_zlib(&base()?, 1),
-        steps: &added,
-    };
-    Ok(content.write())
+    Ok(write(record, &compress_to_vec_zlib(&base()?, 1), &added))
 }
 
 fn steps_of(entries: &[Entry]) -> Vec<u8> {
@@ -198,21 +168,20 @@ pub(crate) fn news(
     (version, changed): (i32, StoreTime),
     known: Option<Position>,
 ) -> Result<News, StoreError> {
-    let content = Content::read(key, bytes)?;
-    let end = end_of(content.record, version);
-    let mut entries = content.entries(key)?;
+    let (record, compressed, mut rest) = read(key, bytes)?;
+    let end = end_of(record, version);
+    let mut entries = Vec::new();
+    // There is always a last step.
+    while entries.is_empty() || !rest.is_empty() {
+        entries.push(entry(&mut rest).ok_or_else(|| damaged(key))?);
+    }
     if let Some(last) = entries.last_mut() {
         if last.at > changed {
             last.bytes.clear();
         }
         last.at = changed;
     }
-    let steps = steps_of(&entries);
-    let kept = Content {
-        steps: &steps,
-        ..content
-    };
-    let kept = Arc::from(kept.write());
+    let kept = Arc::from(write(record, compressed, &steps_of(&entries)));
     let steps = entries.len() as u64;
     let behind = known.filter(|known| known.record == end.record);
     let behind = behind.and_then(|known| end.offset.checked_sub(known.offset));
@@ -220,7 +189,7 @@ pub(crate) fn news(
     match behind.filter(|behind| *behind <= steps) {
         Some(behind) => drop(entries.drain(..usize::try_from(steps - behind).unwrap_or_default())),
         None => {
-            let plain = decompress_to_vec_zlib_with_limit(content.base, LARGEST);
+            let plain = decompress_to_vec_zlib_with_limit(compressed, LARGEST);
             base = Some(plain.map_err(|_| damaged(key))?);
         }
     }

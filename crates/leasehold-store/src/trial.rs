@@ -123,7 +123,7 @@ async fn plain_steps(store: &impl LockStore, key: &Key, ttl: Duration) -> Result
         wait: false,
         ..Claim::new(fresh(), Mode::EXCLUSIVE, ttl)
     };
-    granted("acquire a lock", store.claim(key, &claim).await)?;
+    granted(store.claim(key, &claim).await)?;
     let renew = Renew::new(claim.id.clone(), claim.lease_ttl);
     done("renew a lock", store.renew(key, &renew).await)?;
     let released = store.release(key, &release(&claim.id)).await;
@@ -149,7 +149,7 @@ async fn steps(
     let first = claim(false);
     let taken = store.claim(key, &first).await;
     trial.acknowledged = taken.as_ref().ok().and_then(|answer| answer.acknowledged);
-    granted("acquire a lock", taken)?;
+    granted(taken)?;
     let second = claim(true);
     done("wait in the queue", store.claim(key, &second).await)?;
     let to = fresh();
@@ -192,10 +192,8 @@ fn done<R>(step: &'static str, answer: Result<R, StoreError>) -> Result<(), Fail
     answer.map(drop).map_err(|error| (step, error))
 }
 
-fn granted(
-    step: &'static str,
-    answer: Result<Answer<ClaimReply>, StoreError>,
-) -> Result<(), Failed> {
+fn granted(answer: Result<Answer<ClaimReply>, StoreError>) -> Result<(), Failed> {
+    let step = "acquire a lock";
     match answer {
         Ok(answer) if !answer.holds() => {
             let message = format!("a free lock was not granted: {:?}", answer.reply);

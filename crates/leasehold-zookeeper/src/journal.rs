@@ -314,12 +314,11 @@ impl Journal for Nodes {
         let names = self.sessions.ask_unless(&Error::NoNode, names).await?;
         let names = names.unwrap_or_default();
         let keys = names.iter().filter_map(|name| node::key_of(name));
-        let mut keys: Vec<_> = keys
-            .filter(|key| {
-                let is_next = of.after.is_none_or(|after| key.as_str() > after);
-                is_next && key.as_str().starts_with(of.prefix)
-            })
-            .collect();
+        let mut keys: Vec<_> = keys.collect();
+        keys.retain(|key| {
+            let is_next = of.after.is_none_or(|after| key.as_str() > after);
+            is_next && key.as_str().starts_with(of.prefix)
+        });
         keys.sort_unstable();
         let mut page = Page {
             at: self.sessions.now(client).await?,

@@ -295,10 +295,7 @@ impl Scheme for Memory {
             "" => MemoryStore::new(),
             name => MemoryStore::named(name),
         };
-        let store = match limit {
-            None => store,
-            Some(limit) => store.audited(limit),
-        };
+        let store = limit.into_iter().fold(store, MemoryStore::audited);
         Ok(Opened::new(Arc::new(store), url))
     }
 

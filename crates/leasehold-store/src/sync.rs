@@ -30,9 +30,9 @@ pub use self::unscheduled::*;
 /// # Errors
 /// `Invalid`.
 pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
+    let why = "the call was made outside of a Tokio runtime";
     let hint = "call it inside #[tokio::main] or Runtime::block_on, or use leasehold::blocking";
-    let outside = || Invalid::new("the call was made outside of a Tokio runtime", hint).into();
-    Runtime::try_current().map_err(|_| outside())
+    Runtime::try_current().map_err(|_| Invalid::new(why, hint).into())
 }
 
 /// Locks, and ignores poisoning: for what is never left half changed.

@@ -72,7 +72,8 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
         .remedied(WAIT_FOR_STANDBY);
     let logs_changes = matches!(&*text("log_statement"), "all" | "mod");
     let logs = logs_changes || text("log_duration") != "-1";
-    let log = Finding::new(Note, "log", "the server logs statements, with their parameters")
+    let found = "the server logs statements, with their parameters";
+    let log = Finding::new(Note, "log", found)
         .meaning(HAS_IDS)
         .remedied("set log_parameter_max_length = 0, or protect the log");
     let (used, most) = (number("connections"), number("max_connections"));

@@ -29,8 +29,8 @@ impl Scheme for ZooKeeper {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         let options = ZooKeeperOptions::from_url(url)?;
-        let has_password = options.access.password.is_some();
-        Ok(Description::with_servers(options.redacted_url(), has_password))
+        let (url, password) = (options.redacted_url(), &options.access.password);
+        Ok(Description::with_servers(url, password.is_some()))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {

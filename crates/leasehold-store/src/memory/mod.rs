@@ -251,8 +251,7 @@ impl Records for MemoryStore {
         let (shared, inbox) = (self.shared.clone(), self.inbox.clone());
         Ok(opened(move || {
             // A later one may have taken the place.
-            lock(&shared.listeners)
-                .retain(|of, listener| *of != inbox || listener.epoch != epoch);
+            lock(&shared.listeners).retain(|of, listener| *of != inbox || listener.epoch != epoch);
         }))
     }
 }

@@ -99,11 +99,6 @@ impl ClassicStore {
         self.route.redacted()
     }
 
-    /// The primaries of a cluster.
-    pub(super) fn nodes(&self) -> Vec<RedisOptions> {
-        self.route.nodes()
-    }
-
     fn prefix(&self) -> &str {
         &self.route.options().prefix
     }

@@ -14,11 +14,10 @@ use leasehold_store::report::Report;
 use leasehold_store::trial::Trial;
 
 use self::facts::{Facts, Part};
-use crate::classic::ClassicStore;
 use crate::connection::endpoint::Endpoint;
 use crate::options::{RedisOptions, SHORTEST_RETENTION};
-use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
+use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 
 /// Examines the server at these options, or the primary that Sentinels name.
@@ -37,16 +36,17 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
 
 /// Examines the primaries of a cluster.
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
-    let (nodes, trial, promise) = if options.node.is_classic() {
-        let store = ClassicStore::connect_cluster(options.clone()).await;
-        let nodes = store.as_ref().map(ClassicStore::nodes).unwrap_or_default();
-        (nodes, trial::run(store, None).await, judge::CLASSIC)
-    } else {
-        let mut brief = options.clone();
-        brief.node.retention = SHORTEST_RETENTION;
-        let store = RedisStore::connect_cluster(brief).await;
-        let nodes = store.as_ref().map(RedisStore::nodes).unwrap_or_default();
-        (nodes, trial::run(store, None).await, judge::CLUSTER)
+    let mut brief = options.clone();
+    brief.node.retention = SHORTEST_RETENTION;
+    let route = match brief.check() {
+        Ok(()) => Route::open_cluster(brief).await,
+        Err(invalid) => Err(invalid.into()),
+    };
+    let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
+    let trial = trial::run(route, None).await;
+    let promise = match options.node.is_classic() {
+        true => judge::CLASSIC,
+        false => judge::CLUSTER,
     };
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
     let facts = join_all(asked).await;
@@ -68,7 +68,7 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
             server.retention = SHORTEST_RETENTION;
         }
         let store = RedlockStore::connect(brief).await;
-        Some(trial::run(store, Some(options.max_ttl)).await)
+        Some(trial::on_set(store, options.max_ttl).await)
     };
     let promise = match options.is_classic() {
         true => judge::CLASSIC_REDLOCK,
@@ -76,13 +76,8 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     };
     // Options that make no quorum are refused before this.
     let quorum = options.size().map_or(1, |size| size.quorum());
-    report(
-        options.redacted_url(),
-        &facts,
-        trial.as_ref(),
-        quorum,
-        promise,
-    )
+    let url = options.redacted_url();
+    report(url, &facts, trial.as_ref(), quorum, promise)
 }
 
 /// What is said of each server, then of all of them as one store.

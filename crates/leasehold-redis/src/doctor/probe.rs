@@ -10,7 +10,6 @@ use redis::{Cmd, Pipeline, Value};
 
 use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
 use super::trial;
-use crate::classic::ClassicStore;
 use crate::codec::record::Bytes;
 use crate::codec::script::micros;
 use crate::connection::endpoint::Endpoint;
@@ -19,7 +18,7 @@ use crate::connection::value::{items, text_of};
 use crate::errors;
 use crate::options::restart::{Quarantine, Restart};
 use crate::options::{RedisOptions, SHORTEST_RETENTION};
-use crate::queue::RedisStore;
+use crate::routing::Route;
 
 /// How many round trips are measured.
 const ROUND_TRIPS: usize = 200;
@@ -59,19 +58,15 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         look(&found.socket, &mut facts, terms.as_ref()).await
     };
     match asked.await {
-        Ok(()) if part == Part::Alone && facts.options.is_classic() => {
-            let store = ClassicStore::connect(options.clone()).await;
-            facts.trial = Some(trial::run(store, None).await);
-        }
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
             let brief = RedisOptions {
                 retention: SHORTEST_RETENTION,
                 ..options.clone()
             };
-            let store = RedisStore::connect(brief).await;
+            let route = async { Route::open(Endpoint::new(&brief)?).await };
             let longest = options.restart.quarantine().map(|it| it.max_ttl);
-            facts.trial = Some(trial::run(store, longest).await);
+            facts.trial = Some(trial::run(route.await, longest).await);
         }
         Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),

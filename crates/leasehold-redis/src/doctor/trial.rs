@@ -2,56 +2,49 @@
 
 use std::time::Duration;
 
-use leasehold_core::Key;
+use leasehold_store::StoreError;
 use leasehold_store::fork::Lazy;
 use leasehold_store::trial::{self, TTL, Trial};
-use leasehold_store::{LockStore, StoreError};
 
 use crate::classic::ClassicStore;
 use crate::codec::script::Script;
 use crate::queue::RedisStore;
 use crate::quorum::RedlockStore;
+use crate::routing::Route;
 
-/// Removes a key, by what the rights of every user here allow.
+/// Removes a key, by what the rights of every user here allow. Where that fails, it expires soon.
 static FORGET: Lazy<Script> = Lazy::new(|| Script::new("return redis.call('PEXPIRE', KEYS[1], 0)"));
 
-/// A store on which a trial leaves nothing.
-pub(super) trait OnTrial: LockStore {
-    /// Removes the record of the trial's key. Where that fails, it expires soon.
-    async fn forget(&self, key: &Key);
-}
+const OPEN: &str = "open the store";
 
-impl OnTrial for RedisStore {
-    async fn forget(&self, key: &Key) {
-        self.run_on(&FORGET, key).await.ok();
-    }
-}
-
-impl OnTrial for RedlockStore {
-    async fn forget(&self, key: &Key) {
-        self.run_on_each(&FORGET, key).await;
-    }
-}
-
-impl OnTrial for ClassicStore {
-    /// A lock that was released is not there any more.
-    async fn forget(&self, _key: &Key) {}
-}
-
-/// Uses a lock of the store, if it was opened.
-/// Its TTL is `longest` at most.
-pub(super) async fn run<S: OnTrial>(
-    store: Result<S, StoreError>,
-    longest: Option<Duration>,
-) -> Trial {
+/// Uses a lock of the store that is reached so, if it was reached. Its TTL is `longest` at most.
+pub(super) async fn run(route: Result<Route, StoreError>, longest: Option<Duration>) -> Trial {
     let ttl = longest.map_or(TTL, |longest| longest.min(TTL));
-    match (store, trial::key()) {
-        (Ok(store), Some(key)) => {
+    match (route, trial::key()) {
+        // A lock that was released is not there any more.
+        (Ok(route), Some(key)) if route.options().is_classic() => {
+            trial::take(&ClassicStore::by(route), &key, ttl).await
+        }
+        (Ok(route), Some(key)) => {
+            let store = RedisStore::by(route);
             let trial = trial::take(&store, &key, ttl).await;
-            store.forget(&key).await;
+            store.run_on(&FORGET, &key).await.ok();
             trial
         }
         (Ok(_), None) => Trial::default(),
-        (Err(error), _) => Trial::failed("open the store", error),
+        (Err(error), _) => Trial::failed(OPEN, error),
+    }
+}
+
+/// The same on a set of servers.
+pub(super) async fn on_set(store: Result<RedlockStore, StoreError>, longest: Duration) -> Trial {
+    match (store, trial::key()) {
+        (Ok(store), Some(key)) => {
+            let trial = trial::take(&store, &key, longest.min(TTL)).await;
+            store.run_on_each(&FORGET, &key).await;
+            trial
+        }
+        (Ok(_), None) => Trial::default(),
+        (Err(error), _) => Trial::failed(OPEN, error),
     }
 }

@@ -73,11 +73,6 @@ impl RedisStore {
         &self.route.options().prefix
     }
 
-    /// The primaries of a cluster.
-    pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
-        self.route.nodes()
-    }
-
     /// Refuses a TTL that would outlive the quarantine of the server.
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         let quarantine = self.route.options().restart.quarantine();

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::facts::{Facts, Part};
 use super::sentinels::{self, View};
-use super::{judge, probe, restart};
+use super::{judge, probe};
 use crate::connection::rights;
 
 /// What is said of a server with this `INFO`, and these settings.
@@ -29,7 +29,7 @@ pub fn findings(info: &str, config: &[(&str, &str)]) -> Vec<Finding> {
 
 /// Whether a server with this marker grants, or votes.
 pub fn marker(marker: &[u8], run_id: &str, now: i64) -> Option<Finding> {
-    probe::vote_of(marker, run_id, now, None).map(restart::grants)
+    probe::vote_of(marker, run_id, now, None).map(judge::grants)
 }
 
 /// What is said of a Sentinel that answers so.

@@ -7,7 +7,6 @@ use leasehold_store::trial::Trial;
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::facts::{Facts, Part, Vote};
-use super::restart;
 use crate::errors;
 use crate::options::restart::Restart;
 
@@ -37,7 +36,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.extend(server::role(facts));
         findings.extend(facts.vote.map(|vote| match facts.options.restart {
             Restart::Trust => votes(vote),
-            Restart::Quarantine(_) => restart::grants(vote),
+            Restart::Quarantine(_) => grants(vote),
         }));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
         findings.extend(rights::rights(facts).into_iter().map(|finding| {
@@ -164,6 +163,32 @@ fn votes(vote: Vote) -> Finding {
         Vote::Unmarked => finding("it has never been used in a set")
             .meaning("its quarantine starts with the first claim; after that it votes")
             .remedied("if it is new, run leasehold init -S URL"),
+    }
+}
+
+/// Whether a server that keeps all locks grants.
+pub(super) fn grants(vote: Vote) -> Finding {
+    let finding = |found: &str| Finding::new(Severity::Warning, "quarantine", found);
+    match vote {
+        Vote::Now => Finding::new(Severity::Fine, "quarantine", "it grants"),
+        Vote::After(left) => finding(&format!("it grants again after {} s", left.as_secs() + 1))
+            .meaning("until then holders keep their locks, and everybody else waits")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Restarted => finding("it was restarted, and has received no claim since")
+            .meaning("its quarantine starts with the first claim; after that it grants again")
+            .remedied("nothing: the quarantine ends by itself"),
+        Vote::Unmarked => finding("it has no mark: it is new, or has lost its data")
+            .meaning("its quarantine starts with the first claim; after that it grants")
+            .remedied("if it is new, run leasehold init -S URL"),
+        Vote::Foreign => {
+            let found = "it belongs to clients with other settings";
+            Finding::new(Severity::Unsafe, "quarantine", found)
+                .meaning("it refuses clients with these settings")
+                .remedied(
+                    "use the same max_ttl and quarantine in all clients; leasehold init -S URL \
+                     changes the server's",
+                )
+        }
     }
 }
 

@@ -5,7 +5,6 @@ mod facts;
 pub(super) mod fuzzing;
 mod judge;
 mod probe;
-mod restart;
 mod sentinels;
 mod trial;
 

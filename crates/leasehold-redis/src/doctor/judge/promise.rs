@@ -4,13 +4,18 @@ use leasehold_store::report::Finding;
 use leasehold_store::trial::Trial;
 
 use super::super::facts::{Facts, Vote};
-use super::super::restart;
 use super::is_unusable;
-use super::server::{evicts, is_synced_always, may_evict};
+use super::server::{evicts, is_synced_always};
 use crate::options::restart::Restart;
 
 /// What is promised where locks cannot be used.
 pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";
+
+/// What is promised where a quarantine follows a restart.
+const QUARANTINE: &str = "Exclusion while a lease is valid, also when the server restarts \
+     without its data or is flushed, and after a fail-over if the former primary no longer grants; \
+     as long as the server's clock is not stepped forward. Fencing: tokens keep rising in all \
+     these cases, as long as its clock does not go back further than the quarantine.";
 
 /// What is promised on a cluster.
 pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary \
@@ -76,10 +81,10 @@ pub(in super::super) fn promise_together(
 
 /// What ends exclusion where the memory of a server is bounded.
 fn eviction_ends(facts: &[Facts]) -> String {
-    let reached = || facts.iter().filter(|one| one.unreachable.is_none());
-    let policy = match reached().find_map(evicts) {
+    let reached = facts.iter().filter(|one| one.unreachable.is_none());
+    let policy = match reached.filter_map(evicts).min_by_key(|it| it.is_empty()) {
+        Some("") => "is unknown",
         Some(policy) => policy,
-        None if reached().any(may_evict) => "is unknown",
         None => return String::new(),
     };
     format!(
@@ -93,7 +98,7 @@ fn promise_of_one(facts: &Facts) -> String {
         return CLASSIC.to_owned();
     }
     if facts.options.restart != Restart::Trust {
-        return restart::PROMISE.to_owned();
+        return QUARANTINE.to_owned();
     }
     // A server that does not say what it is may have replicas.
     let alone = !facts.info("role").is_empty() && facts.replicas().is_empty();

@@ -6,12 +6,15 @@ use leasehold_store::report::Finding;
 use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 
 use super::super::facts::{Clock, Facts, Latency, Part, Replica};
-use super::super::restart;
 use super::{CLOCK, EVICTION};
-use crate::options::restart::Restart;
+use crate::options::RedisAddress;
+use crate::options::restart::{Quarantine, Restart};
 
 /// A replica of which nothing was heard for so many seconds is behind.
 const SILENT: u64 = 10;
+
+/// A primary counts its replicas once a second, in whole seconds.
+const COUNTING: Duration = Duration::from_secs(2);
 
 /// Clocks that differ by more are not kept by a time service.
 pub(super) const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -35,18 +38,14 @@ pub(super) fn is_synced_always(facts: &Facts) -> bool {
     facts.info("aof_enabled") == "1" && always
 }
 
-/// The policy by which a server may evict locks. All of them expire by themselves, so
-/// the policies for such keys mean them too.
+/// The policy by which a server may evict locks; empty if it does not say whether it does. All locks
+/// expire by themselves, so the policies for such keys mean them too.
 pub(super) fn evicts(facts: &Facts) -> Option<&str> {
-    let bounded = facts.number("maxmemory").is_some_and(|bound| bound > 0);
-    let policy = facts.info("maxmemory_policy");
-    (bounded && !matches!(policy, "noeviction" | "")).then_some(policy)
-}
-
-/// Whether the server does not say if it evicts.
-pub(super) fn may_evict(facts: &Facts) -> bool {
-    let bound = facts.number("maxmemory");
-    bound.is_none_or(|bound| bound > 0 && facts.info("maxmemory_policy").is_empty())
+    match (facts.number("maxmemory"), facts.info("maxmemory_policy")) {
+        (None, _) => Some(""),
+        (Some(0), _) | (_, "noeviction") => None,
+        (_, policy) => Some(policy),
+    }
 }
 
 /// What the server is, and its version: Redis 7.0.15, Valkey 8.1.0.
@@ -80,20 +79,16 @@ pub(super) fn role(facts: &Facts) -> Option<Finding> {
 pub(super) fn eviction(facts: &Facts) -> Finding {
     let policy = facts.info("maxmemory_policy");
     let found = format!("maxmemory-policy {policy}");
-    if evicts(facts).is_some() {
-        return Finding::new(Unsafe, EVICTION, found)
-            .meaning("when its memory is full, the server may evict locks and grant them twice")
-            .remedied("set maxmemory-policy to noeviction, or use a separate server for locks");
-    }
-    if may_evict(facts) {
-        let found = "unknown: INFO does not contain maxmemory and its policy";
-        return Finding::new(Note, EVICTION, found)
+    let unknown = "unknown: INFO does not contain maxmemory and its policy";
+    match (evicts(facts), facts.number("maxmemory"), policy) {
+        (Some(""), ..) => Finding::new(Note, EVICTION, unknown)
             .meaning("a server whose memory is bounded may evict locks and grant them twice")
-            .remedied("make sure that its maxmemory-policy is noeviction");
-    }
-    match (facts.number("maxmemory"), policy) {
-        (Some(1..), _) => Finding::new(Fine, EVICTION, "noeviction"),
-        (_, "noeviction" | "") => Finding::new(Fine, EVICTION, "maxmemory is not set"),
+            .remedied("make sure that its maxmemory-policy is noeviction"),
+        (Some(_), ..) => Finding::new(Unsafe, EVICTION, found)
+            .meaning("when its memory is full, the server may evict locks and grant them twice")
+            .remedied("set maxmemory-policy to noeviction, or use a separate server for locks"),
+        (_, Some(1..), _) => Finding::new(Fine, EVICTION, "noeviction"),
+        (.., "noeviction" | "") => Finding::new(Fine, EVICTION, "maxmemory is not set"),
         _ => Finding::new(Note, EVICTION, found + ", and maxmemory is not set")
             .meaning("nothing is evicted now; once maxmemory is set, locks can be evicted")
             .remedied("set maxmemory-policy to noeviction before setting maxmemory"),
@@ -234,19 +229,35 @@ fn behind(replica: &Replica<'_>) -> Option<Finding> {
     )
 }
 
-/// Whether a primary that is cut off keeps granting.
+/// Whether a primary that is cut off keeps granting; where a quarantine follows a fail-over, whether
+/// it does so for longer than that allows.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
-    if let Restart::Quarantine(quarantine) = &facts.options.restart {
-        return restart::isolation(facts, quarantine);
-    }
-    if facts.part == Part::Voter || facts.replicas().is_empty() {
+    let quarantine = facts.options.restart.quarantine();
+    let sought = matches!(facts.options.address, RedisAddress::Sentinel(_));
+    let is_replaced = !facts.replicas().is_empty() || (sought && quarantine.is_some());
+    if facts.part == Part::Voter || !is_replaced {
         return None;
     }
-    let Some(needed) = facts.config("min-replicas-to-write") else {
-        return Some(restart::isolation_is_unknown());
-    };
-    (needed == "0").then(|| {
-        Finding::new(Warning, "isolation", "min-replicas-to-write 0")
+    let needed = facts.config("min-replicas-to-write");
+    let lag = facts.config("min-replicas-max-lag");
+    let of_none = Finding::new(Warning, "isolation", "min-replicas-to-write 0");
+    Some(match (needed, lag, quarantine) {
+        (None, ..) | (_, None, Some(_)) => {
+            let found = "min-replicas-to-write and its lag are unknown: needs +config|get";
+            Finding::new(Note, "isolation", found)
+                .meaning(
+                    "unless they are set, a primary that is cut off keeps granting after a replica \
+                     was promoted",
+                )
+                .remedied("make sure that min-replicas-to-write is the number of replicas")
+        }
+        (Some("0"), _, Some(_)) => of_none
+            .meaning(
+                "a primary that is cut off keeps granting after a fail-over: no quarantine is long \
+                 enough",
+            )
+            .remedied("set min-replicas-to-write to the number of replicas"),
+        (Some("0"), _, None) => of_none
             .meaning(
                 "a primary that is cut off from its replicas keeps granting after a replica was \
                  promoted",
@@ -254,7 +265,28 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
             .remedied(
                 "set min-replicas-to-write to the number of replicas, and min-replicas-max-lag to \
                  a few seconds",
+            ),
+        (_, Some(lag), Some(quarantine)) => return outlasts(lag.parse().ok()?, quarantine),
+        (.., None) => return None,
+    })
+}
+
+/// Whether the leases of a primary that stops granting after this lag, in seconds, may outlast the
+/// quarantine of the one in its place.
+fn outlasts(lag: u64, quarantine: &Quarantine) -> Option<Finding> {
+    let grants_for = Duration::from_secs(lag).saturating_add(COUNTING);
+    let spare = quarantine.lasts().saturating_sub(quarantine.max_ttl);
+    (grants_for > spare).then(|| {
+        let enough = quarantine.max_ttl.saturating_add(grants_for).as_secs();
+        let enough = enough.saturating_add(1);
+        Finding::new(Warning, "isolation", format!("min-replicas-max-lag {lag}"))
+            .meaning(
+                "a primary that is cut off grants for that time; its leases may outlast the new \
+                 one's quarantine",
             )
+            .remedied(format!(
+                "choose a quarantine of {enough} s or more, or a shorter lag"
+            ))
     })
 }
 

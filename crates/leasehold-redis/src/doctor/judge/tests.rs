@@ -466,3 +466,33 @@ fn a_missing_right_is_named() {
     let scripts = found.iter().find(|finding| finding.check == "scripts");
     assert_eq!(scripts.unwrap().remedy.as_deref(), add);
 }
+
+#[test]
+fn a_primary_that_was_replaced_has_to_stop_in_time() {
+    let settings = |needed: &str, lag: &str, quarantine| {
+        let config = format!("min-replicas-to-write={needed}; min-replicas-max-lag={lag}");
+        let options = RedisOptions::from_url("redis-sentinel://h/main").unwrap();
+        Facts {
+            options: options.restart(Restart::Quarantine(quarantine)),
+            config: fields(&config).collect(),
+            ..Facts::default()
+        }
+    };
+    let usual = Quarantine::default();
+    let short = Quarantine::new(Duration::from_secs(10));
+    let severity = |facts: &Facts| server::isolation(facts).map(|it| it.severity);
+    assert_eq!(severity(&settings("1", "10", usual)), None);
+    assert_eq!(severity(&settings("1", "8", short)), None);
+    let warning = Some(Severity::Warning);
+    assert_eq!(severity(&settings("1", "9", short)), warning);
+    assert_eq!(severity(&settings("0", "1", usual)), warning);
+    let found = server::isolation(&settings("1", "10", short)).unwrap();
+    assert!(found.remedy.unwrap().contains("23 s or more"));
+    // A server can say anything.
+    let longest = settings("1", "18446744073709551615", usual);
+    assert_eq!(severity(&longest), warning);
+    // Nobody can take the place of a server without replicas or Sentinels.
+    let mut alone = settings("0", "10", usual);
+    alone.options = RedisOptions::default().restart(Restart::Quarantine(usual));
+    assert_eq!(severity(&alone), None);
+}

@@ -15,7 +15,8 @@ impl Inner {
         let (seen, report) = self.gather(looks);
         let is_quorum = seen.len() >= self.size.quorum();
         // Something else stands there. Where votes are our own, it is one that is missing.
-        match report.errors(ErrorKind::Corrupt).next() {
+        let is_corrupt = |error: &&StoreError| error.kind() == ErrorKind::Corrupt;
+        match report.errors().find(is_corrupt) {
             Some(error) if !is_quorum || self.options.is_classic() => Err(error.clone()),
             _ if !is_quorum => Err(report.error(self, ErrorKind::Unavailable, limit)),
             _ => Ok(view(self.size, &seen, wall())),

@@ -164,20 +164,22 @@ impl LockStore for RedlockStore {
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        match command {
-            Command::Claim(claim) => self.claim(key, claim).await,
-            Command::Renew(renew) => self.renew(key, renew).await,
-            Command::Release(release) => self.release(key, release).await,
+        let at = classic::wall();
+        let reply = match command {
+            Command::Claim(claim) => self.claim(key, claim, at).await?,
+            Command::Renew(renew) => self.renew(key, renew, at).await?,
+            Command::Release(release) => self.release(key, release).await?,
             Command::Watch { .. } => {
                 self.inner.ask_quorum(key, command).await?;
-                Ok(Answer::new(Reply::Done, classic::wall(), 0))
+                Reply::Done
             }
-            Command::Break { by, only } => self.break_key(key, by, *only).await,
-            Command::Resize { .. } => Err(unsupported("there are no semaphores")),
+            Command::Break { by, only } => self.break_key(key, by, *only).await?,
+            Command::Resize { .. } => return Err(unsupported("there are no semaphores")),
             Command::Void(_) | Command::Unheard { .. } | Command::Bury { .. } => {
-                Err(stores_own(command))
+                return Err(stores_own(command));
             }
-        }
+        };
+        Ok(Answer::new(reply, at, 0))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {

@@ -41,7 +41,12 @@ pub(super) fn unsupported(why: &str) -> StoreError {
 }
 
 impl RedlockStore {
-    pub(super) async fn claim(&self, key: &Key, claim: &Claim) -> Result<Answer, StoreError> {
+    pub(super) async fn claim(
+        &self,
+        key: &Key,
+        claim: &Claim,
+        at: StoreTime,
+    ) -> Result<Reply, StoreError> {
         claim.mode.check()?;
         match self.inner.options.is_classic() {
             true => classic::check_claim(claim)?,
@@ -49,16 +54,16 @@ impl RedlockStore {
         }
         self.check_ttl(claim.lease_ttl)?;
         let inner = &self.inner;
-        let (at, id) = (wall(), &claim.id);
+        let id = &claim.id;
         let before = match inner.claims.get(key, id) {
-            Some((Known::Left, _)) => return Ok(Answer::new(Reply::Gone, at, 0)),
+            Some((Known::Left, _)) => return Ok(Reply::Gone),
             Some((Known::Here(bid), _)) => Some(bid.proposed),
             None => None,
         };
         let propose = |token| Command::Claim(inner.proposing(claim, token));
         let (verdict, report) = inner.seek(key, claim, before, at, propose).await;
         let refused = |kind| report.error(inner, kind, inner.patience(claim.lease_ttl));
-        let reply = match verdict {
+        Ok(match verdict {
             RoundVerdict::Held { token } => inner.held(key, claim, token, at),
             RoundVerdict::Busy { left } => {
                 inner.abandon(key, id).await;
@@ -91,11 +96,15 @@ impl RedlockStore {
                 }
                 return Err(error);
             }
-        };
-        Ok(Answer::new(reply, at, 0))
+        })
     }
 
-    pub(super) async fn renew(&self, key: &Key, renew: &Renew) -> Result<Answer, StoreError> {
+    pub(super) async fn renew(
+        &self,
+        key: &Key,
+        renew: &Renew,
+        at: StoreTime,
+    ) -> Result<Reply, StoreError> {
         let inner = &self.inner;
         let classic = inner.options.is_classic();
         if classic {
@@ -111,14 +120,10 @@ impl RedlockStore {
             return Err(unsupported("there are no readers"));
         }
         self.check_ttl(renew.ttl)?;
-        let at = wall();
         let bid = match inner.claims.get(key, &renew.id) {
             Some((Known::Here(bid), _)) => bid,
-            Some((Known::Left, _)) => return Ok(Answer::new(Reply::Gone, at, 0)),
-            None => {
-                let reply = inner.renew_of_others(key, renew, at).await?;
-                return Ok(Answer::new(reply, at, 0));
-            }
+            Some((Known::Left, _)) => return Ok(Reply::Gone),
+            None => return inner.renew_of_others(key, renew, at).await,
         };
         let claim = Claim {
             lease_ttl: renew.ttl,
@@ -137,7 +142,7 @@ impl RedlockStore {
             ..bid.proposed
         });
         let (verdict, report) = inner.seek(key, &claim, before, at, propose).await;
-        let reply = match verdict {
+        Ok(match verdict {
             RoundVerdict::Held { token } => inner.held(key, &claim, token, at),
             RoundVerdict::Unanswered => {
                 let limit = inner.patience(renew.ttl);
@@ -147,27 +152,25 @@ impl RedlockStore {
                 inner.release_ended(key, &renew.id);
                 Reply::Gone
             }
-        };
-        Ok(Answer::new(reply, at, 0))
+        })
     }
 
-    pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Answer, StoreError> {
+    pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Reply, StoreError> {
         let inner = &self.inner;
         let limit = inner.options.node_timeout;
-        let reply = match timeout(limit, inner.begin_release(key, &release.id)).await {
-            Ok(Ok(ReleaseVerdict::Held)) => Reply::Released { held: true },
-            Ok(Ok(ReleaseVerdict::NotHeld)) => Reply::Absent,
+        match timeout(limit, inner.begin_release(key, &release.id)).await {
+            Ok(Ok(ReleaseVerdict::Held)) => Ok(Reply::Released { held: true }),
+            Ok(Ok(ReleaseVerdict::NotHeld)) => Ok(Reply::Absent),
             Ok(Err(_)) | Err(_) => {
                 let (all, needed) = (inner.size.servers(), inner.size.quorum());
                 let message = format!(
                     "fewer than {needed} of {all} servers confirmed the release within {}",
                     written(limit)
                 );
-                return Err(errors::unavailable(message)
-                    .with_hint("it is repeated in the background until the claim expires"));
+                Err(errors::unavailable(message)
+                    .with_hint("it is repeated in the background until the claim expires"))
             }
-        };
-        Ok(Answer::new(reply, wall(), 0))
+        }
     }
 
     pub(super) async fn break_key(
@@ -175,7 +178,7 @@ impl RedlockStore {
         key: &Key,
         by: &ClientInfo,
         only: Option<Token>,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<Reply, StoreError> {
         let inner = &self.inner;
         let classic = inner.options.is_classic();
         if classic && only.is_some() {
@@ -189,7 +192,7 @@ impl RedlockStore {
             // Nobody can have it, and it would use up the tokens below it.
             Some(only) if only > seen => {
                 let (holders, token) = (0, seen);
-                return Ok(Answer::new(Reply::Broken { holders, token }, wall(), 0));
+                return Ok(Reply::Broken { holders, token });
             }
             Some(only) => only,
             None if classic => Token::NONE,
@@ -199,11 +202,10 @@ impl RedlockStore {
         let command = Command::Void(Void { up_to, whose });
         let answers = inner.ask_quorum(key, &command).await?;
         let held = |answer: &Answer| matches!(answer.reply, Reply::Broken { holders: 1.., .. });
-        let reply = Reply::Broken {
+        Ok(Reply::Broken {
             holders: answers.iter().any(held).into(),
             token: up_to,
-        };
-        Ok(Answer::new(reply, wall(), 0))
+        })
     }
 }
 
@@ -238,16 +240,7 @@ impl Inner {
             None => QuorumRound::new(config, Token::NONE, at.0, sent),
         };
         let lapses = sent + claim.lease_ttl + limit;
-        let note = |token| {
-            let new = Proposed {
-                token,
-                at: sent,
-                held: false,
-            };
-            let same = |before: &Proposed| before.token == token;
-            let proposed = |before: Option<Proposed>| before.filter(same).unwrap_or(new);
-            self.note_here(key, claim, (lapses, sent), proposed, StoreTime(0));
-        };
+        let note = |token| self.note_here(key, claim, (lapses, sent), (token, false), StoreTime(0));
         let first = round.token();
         note(first);
         let propose = |token| {
@@ -275,19 +268,24 @@ impl Inner {
         &self,
         key: &Key,
         claim: &Claim,
-        times: (Moment, Moment),
-        proposed: impl FnOnce(Option<Proposed>) -> Proposed,
+        (lapses, now): (Moment, Moment),
+        (token, held): (Token, bool),
         mut deadline: StoreTime,
     ) -> StoreTime {
-        self.claims.note((key, &claim.id), times, |known| {
-            let bid = match known {
+        self.claims.note((key, &claim.id), (lapses, now), |known| {
+            let (mut at, mut held) = (now, held);
+            match known {
                 Some(Known::Left) => return Known::Left,
-                Some(Known::Here(bid)) => Some(bid),
-                None => None,
-            };
-            deadline = bid.map_or(deadline, |bid| bid.deadline.max(deadline));
+                Some(Known::Here(bid)) => {
+                    deadline = bid.deadline.max(deadline);
+                    if bid.proposed.token == token {
+                        (at, held) = (bid.proposed.at, held || bid.proposed.held);
+                    }
+                }
+                None => {}
+            }
             Known::Here(Box::new(Bid {
-                proposed: proposed(bid.map(|bid| bid.proposed)),
+                proposed: Proposed { token, at, held },
                 claim: claim.clone(),
                 deadline,
             }))
@@ -297,13 +295,8 @@ impl Inner {
 
     /// A quorum votes for the claim.
     fn held(&self, key: &Key, claim: &Claim, token: Token, at: StoreTime) -> Reply {
-        let now = clock::now();
-        let held = |before: Option<Proposed>| Proposed {
-            token,
-            at: before.map_or(now, |before| before.at),
-            held: true,
-        };
-        let deadline = self.note_here(key, claim, (now, now), held, at + claim.lease_ttl);
+        let (now, deadline) = (clock::now(), at + claim.lease_ttl);
+        let deadline = self.note_here(key, claim, (now, now), (token, true), deadline);
         self.standing(&claim.id, token, deadline)
     }
 

@@ -20,7 +20,8 @@ use leasehold_store::{AuditLimit, setters};
 
 use self::acknowledge::Acknowledge;
 pub use self::address::{RedisAddress, RedisLayout};
-use self::params::{OF_SENTINELS, OF_SOCKETS, acknowledged, only_native, parse_db, quarantined};
+use self::params::{OF_SENTINELS, OF_SOCKETS, not_acknowledged, not_quarantined};
+use self::params::{only_native, parse_db};
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 
@@ -126,13 +127,13 @@ const OF_ALL: &[Param<RedisOptions>] = &[
             acknowledge::parse(text).map(|it| options.acknowledge = it)
         })
     }),
-    ("acknowledge_timeout", |options| {
-        acknowledged(options, |policy| {
-            DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT)
-        })
+    ("acknowledge_timeout", |options| match &mut options.acknowledge {
+        Some(policy) => DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT),
+        None => Refused(not_acknowledged()),
     }),
-    ("acknowledge_renewals", |options| {
-        acknowledged(options, |policy| YesNo(&mut policy.renewals, true))
+    ("acknowledge_renewals", |options| match &mut options.acknowledge {
+        Some(policy) => YesNo(&mut policy.renewals, true),
+        None => Refused(not_acknowledged()),
     }),
     ("restart", |options| {
         let shown = options.restart.quarantine();
@@ -141,13 +142,13 @@ const OF_ALL: &[Param<RedisOptions>] = &[
             restart::parse(text).map(|it| options.restart = it)
         })
     }),
-    ("max_ttl", |options| {
-        quarantined(options, |it| {
-            DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL)
-        })
+    ("max_ttl", |options| match &mut options.restart {
+        Restart::Quarantine(it) => DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL),
+        Restart::Trust => Refused(not_quarantined()),
     }),
-    ("quarantine", |options| {
-        quarantined(options, |it| Field::Duration(&mut it.lasts))
+    ("quarantine", |options| match &mut options.restart {
+        Restart::Quarantine(it) => Field::Duration(&mut it.lasts),
+        Restart::Trust => Refused(not_quarantined()),
     }),
     ("ca", |options| Pem(&mut options.access.tls.ca)),
     ("cert", |options| Pem(&mut options.access.tls.cert)),

@@ -2,12 +2,10 @@
 //! depend on another. The table of all is beside [`RedisOptions`].
 
 use leasehold_core::Invalid;
-use leasehold_store::params::Field::{self, Refused, Secret, Text};
+use leasehold_store::params::Field::{Refused, Secret, Text};
 use leasehold_store::params::{Param, Params};
 
-use super::acknowledge::{self, Acknowledge};
-use super::restart::{Quarantine, Restart};
-use super::sentinels::Sentinels;
+use super::acknowledge;
 use super::{RedisAddress, RedisLayout, RedisOptions};
 
 /// The login of a server with a socket, whose URL has no other place for it.
@@ -18,11 +16,13 @@ pub(super) const OF_SOCKETS: &[Param<RedisOptions>] = &[
 
 /// The login at the Sentinels.
 pub(super) const OF_SENTINELS: &[Param<RedisOptions>] = &[
-    ("sentinel_user", |options| {
-        at_sentinels(options, |them| Text(&mut them.username))
+    ("sentinel_user", |options| match &mut options.address {
+        RedisAddress::Sentinel(them) => Text(&mut them.username),
+        _ => Refused(no_sentinel()),
     }),
-    ("sentinel_pass", |options| {
-        at_sentinels(options, |them| Secret(&mut them.password))
+    ("sentinel_pass", |options| match &mut options.address {
+        RedisAddress::Sentinel(them) => Secret(&mut them.password),
+        _ => Refused(no_sentinel()),
     }),
 ];
 
@@ -52,35 +52,20 @@ pub(crate) fn of_query(query: &str) -> Params {
     params
 }
 
-fn at_sentinels(options: &mut RedisOptions, field: fn(&mut Sentinels) -> Field<'_>) -> Field<'_> {
-    match &mut options.address {
-        RedisAddress::Sentinel(sentinels) => field(sentinels),
-        _ => Refused(Invalid::plain("the URL names no Sentinel")),
-    }
+fn no_sentinel() -> Invalid {
+    Invalid::plain("the URL names no Sentinel")
 }
 
-pub(super) fn acknowledged(
-    options: &mut RedisOptions,
-    field: fn(&mut Acknowledge) -> Field<'_>,
-) -> Field<'_> {
+pub(super) fn not_acknowledged() -> Invalid {
     let why = "the URL has options for acknowledgements, and no `acknowledge`";
-    match &mut options.acknowledge {
-        Some(policy) => field(policy),
-        None => Refused(Invalid::new(why, acknowledge::EXAMPLE)),
-    }
+    Invalid::new(why, acknowledge::EXAMPLE)
 }
 
-pub(super) fn quarantined(
-    options: &mut RedisOptions,
-    field: fn(&mut Quarantine) -> Field<'_>,
-) -> Field<'_> {
-    match &mut options.restart {
-        Restart::Quarantine(quarantine) => field(quarantine),
-        Restart::Trust => Refused(Invalid::new(
-            "max_ttl and quarantine have no effect without restart=quarantine",
-            "add restart=quarantine to the URL, or leave them out",
-        )),
-    }
+pub(super) fn not_quarantined() -> Invalid {
+    Invalid::new(
+        "max_ttl and quarantine have no effect without restart=quarantine",
+        "add restart=quarantine to the URL, or leave them out",
+    )
 }
 
 /// A parameter that means nothing in the classic layout, which has `why`.

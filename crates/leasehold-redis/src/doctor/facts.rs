@@ -40,7 +40,8 @@ pub(super) struct Facts {
     /// The settings that `CONFIG GET` gave away.
     pub(super) config: HashMap<String, String>,
     pub(super) clock: Option<Clock>,
-    pub(super) latency: Option<Latency>,
+    /// How long a round trip takes: the median, and all but one in a hundred.
+    pub(super) latency: Option<[Duration; 2]>,
     /// What came of using a lock.
     pub(super) trial: Option<Trial>,
     /// Whether it votes, or grants, as far as its boot marker says.
@@ -80,13 +81,6 @@ pub(super) enum Vote {
     Now,
     /// It belongs to clients with other settings.
     Foreign,
-}
-
-/// How long a round trip takes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Latency {
-    pub(super) p50: Duration,
-    pub(super) p99: Duration,
 }
 
 impl Facts {

@@ -24,11 +24,10 @@ const CLOCK: &str = "clock";
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(error) = &facts.unreachable {
+        let finding = of_server("reach", error, facts);
         findings.push(match facts.part {
-            Part::Alone => of_error("reach", error),
-            Part::Node => of_error("reach", error)
-                .meaning("its locks cannot be used until a replica is promoted"),
-            Part::Voter => without_it(of_error("reach", error)),
+            Part::Node => finding.meaning("its locks cannot be used until a replica is promoted"),
+            Part::Alone | Part::Voter => finding,
         });
     } else {
         findings.push(server::version(facts));
@@ -39,12 +38,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             Restart::Quarantine(_) => grants(vote),
         }));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
-        findings.extend(rights::rights(facts).into_iter().map(|finding| {
-            match (facts.part, finding.severity) {
-                (Part::Voter, Severity::Unsafe) => without_it(finding),
-                _ => finding,
-            }
-        }));
+        findings.extend(rights::rights(facts));
         if let Some(trial) = &facts.trial {
             findings.extend(rights::pushes(trial).filter(|_| !facts.options.is_classic()));
             findings.extend(rights::listing(trial));
@@ -78,10 +72,14 @@ fn of_error(check: &'static str, error: &StoreError) -> Finding {
     }
 }
 
-/// One server of several is as if it were not there.
-fn without_it(mut finding: Finding) -> Finding {
-    finding.severity = Severity::Warning;
-    finding.meaning("the other servers must form the quorum without it")
+/// Why a server cannot be used. One voter of several is as if it were not there.
+fn of_server(check: &'static str, error: &StoreError, facts: &Facts) -> Finding {
+    let mut finding = of_error(check, error);
+    if facts.part == Part::Voter {
+        finding.severity = Severity::Warning;
+        finding.consequence = "the other servers must form the quorum without it".to_owned();
+    }
+    finding
 }
 
 /// Whether one of these says that locks cannot be used: the others that are as bad

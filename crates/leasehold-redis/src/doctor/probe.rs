@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold_core::SetTerms;
 use leasehold_store::random::random_u128;
 use leasehold_store::{StoreError, clock};
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 
-use super::facts::{Clock, Facts, Latency, Part, Users, Vote};
+use super::facts::{Clock, Facts, Part, Users, Vote};
 use super::trial;
 use crate::codec::record::Bytes;
 use crate::codec::script::micros;
@@ -74,12 +74,6 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
     facts
 }
 
-/// What one of several commands was answered; what was refused is left out.
-async fn all(connection: &Socket, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
-    let answers = connection.ask_all(pipeline.cmd_iter()).await;
-    answers.map_err(errors::of_connection)
-}
-
 async fn one(connection: &Socket, command: &Cmd) -> Result<Value, StoreError> {
     connection.ask(command).await.map_err(errors::of_connection)
 }
@@ -89,20 +83,21 @@ async fn look(
     facts: &mut Facts,
     terms: Option<&SetTerms>,
 ) -> Result<(), StoreError> {
-    let mut config = redis::pipe();
+    let mut questions = redis::pipe();
+    questions.cmd("ACL").arg("WHOAMI");
+    questions.cmd("ACL").arg("LIST");
     for setting in SETTINGS {
-        config.cmd("CONFIG").arg("GET").arg(setting);
+        questions.cmd("CONFIG").arg("GET").arg(setting);
     }
-    for answer in all(connection, &config).await? {
+    let answers = connection.ask_all(questions.cmd_iter()).await;
+    let mut answers = answers.map_err(errors::of_connection)?.into_iter();
+    // What was refused is left out.
+    facts.user = answers.next().as_ref().and_then(text_of);
+    facts.users = answers.next().as_ref().and_then(users);
+    for answer in answers {
         let pairs: Result<HashMap<String, String>, _> = redis::from_redis_value(answer);
         facts.config.extend(settings(pairs.unwrap_or_default()));
     }
-    let mut whoami = redis::pipe();
-    whoami.cmd("ACL").arg("WHOAMI");
-    whoami.cmd("ACL").arg("LIST");
-    let answers = all(connection, &whoami).await?;
-    facts.user = answers.first().and_then(text_of);
-    facts.users = answers.get(1).and_then(users);
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
     let votes = facts.part == Part::Voter && !facts.options.is_classic();
@@ -221,7 +216,7 @@ async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError
     }))
 }
 
-async fn measure(connection: &Socket) -> Result<Latency, StoreError> {
+async fn measure(connection: &Socket) -> Result<[Duration; 2], StoreError> {
     let mut took = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let sent = clock::now();
@@ -229,11 +224,7 @@ async fn measure(connection: &Socket) -> Result<Latency, StoreError> {
         took.push(clock::now().since(sent));
     }
     took.sort_unstable();
-    let at = |share: usize| took.get(took.len() * share / 100).copied();
-    Ok(Latency {
-        p50: at(50).unwrap_or(Duration::ZERO),
-        p99: at(99).unwrap_or(Duration::ZERO),
-    })
+    Ok([50, 99].map(|share| took[ROUND_TRIPS * share / 100]))
 }
 
 #[cfg(test)]

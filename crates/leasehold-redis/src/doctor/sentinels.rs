@@ -80,11 +80,8 @@ impl View {
 }
 
 pub(super) fn judge(asked: &[Asked]) -> Vec<Finding> {
-    let views: Vec<_> = asked
-        .iter()
-        .filter_map(|(_, view)| view.as_ref().ok())
-        .collect();
-    let mut findings = together(&views, asked.len());
+    let views = asked.iter().filter_map(|(_, view)| view.as_ref().ok());
+    let mut findings = together(&views.collect::<Vec<_>>(), asked.len());
     for (name, view) in asked {
         let found = match view {
             Ok(view) => of_one(view),
@@ -106,86 +103,60 @@ fn of_one(view: &View) -> Vec<Finding> {
     let found =
         format!("it watches {primary}, with {others} other Sentinels and a quorum of {quorum}");
     let mut findings = vec![Finding::new(Severity::Fine, "sentinel", found)];
-    let mut warn = |found: &str, meaning: &str, remedy: &str| {
-        let finding = Finding::new(Severity::Warning, "sentinel", found);
-        findings.push(finding.meaning(meaning).remedied(remedy));
-    };
-    if view.down {
-        warn(
-            "it considers the primary down",
-            "a fail-over is in progress, or this Sentinel is cut off from the primary",
-            "check its log, and the network between the two",
-        );
-    }
-    if let Some(stuck) = &view.stuck {
-        warn(
-            &format!("it cannot start a fail-over: {stuck}"),
-            "if the primary fails, no replica is promoted",
-            "start the other Sentinels again, or set `quorum` to a majority of them",
-        );
-    }
-    if view.replicas == 0 {
-        warn(
-            "it knows no replica",
-            "if the primary fails, no replica can be promoted",
-            "add a replica",
-        );
-    }
+    let warning = |found: &str| Finding::new(Severity::Warning, "sentinel", found);
+    findings.extend(view.down.then(|| {
+        warning("it considers the primary down")
+            .meaning("a fail-over is in progress, or this Sentinel is cut off from the primary")
+            .remedied("check its log, and the network between the two")
+    }));
+    findings.extend(view.stuck.as_ref().map(|stuck| {
+        warning(&format!("it cannot start a fail-over: {stuck}"))
+            .meaning("if the primary fails, no replica is promoted")
+            .remedied("start the other Sentinels again, or set `quorum` to a majority of them")
+    }));
+    findings.extend((view.replicas == 0).then(|| {
+        warning("it knows no replica")
+            .meaning("if the primary fails, no replica can be promoted")
+            .remedied("add a replica")
+    }));
     findings
 }
 
 /// What all say together; of `listed` that the URL names.
 fn together(views: &[&View], listed: usize) -> Vec<Finding> {
-    let check = "sentinels";
+    let finding = |severity, found: String| Finding::new(severity, "sentinels", found);
+    let warning = |found| finding(Severity::Warning, found);
     let mut findings = Vec::new();
-    let mut tell = |severity, found: String, meaning: &str, remedy: &str| {
-        let finding = Finding::new(severity, check, found);
-        findings.push(finding.meaning(meaning).remedied(remedy));
-    };
     let primaries: BTreeSet<_> = views.iter().map(|view| view.primary.as_str()).collect();
-    if primaries.len() > 1 {
+    findings.extend((primaries.len() > 1).then(|| {
         let named = Vec::from_iter(primaries).join(", ");
-        tell(
-            Severity::Warning,
-            format!("they name different primaries: {named}"),
-            "a fail-over is in progress, or some do not know of the last one yet",
-            "if this persists, check the network between the Sentinels",
-        );
-    }
-    let counts: BTreeSet<_> = views
-        .iter()
-        .map(|view| view.others.saturating_add(1))
-        .collect();
+        warning(format!("they name different primaries: {named}"))
+            .meaning("a fail-over is in progress, or some do not know of the last one yet")
+            .remedied("if this persists, check the network between the Sentinels")
+    }));
+    let counts = views.iter().map(|view| view.others.saturating_add(1));
+    let counts: BTreeSet<_> = counts.collect();
     let Some(&all) = counts.last() else {
         return findings;
     };
-    if counts.len() > 1 {
-        tell(
-            Severity::Warning,
-            "they do not all know each other".to_owned(),
-            "a Sentinel that others do not know does not count for their quorum",
-            "check `known-sentinel` in their configuration, and the network between them",
-        );
-    }
-    if all < FEWEST {
-        tell(
-            Severity::Warning,
-            format!("there are {all}"),
-            "if one fails, the rest are no majority, and no fail-over is possible",
-            "run three or more, each on a machine of its own",
-        );
-    }
-    if (listed as u64) < all {
-        tell(
-            Severity::Note,
-            format!("the URL names {listed} of {all}"),
-            "a client finds the primary only while one of these answers",
-            "name all of them",
-        );
-    }
+    findings.extend((counts.len() > 1).then(|| {
+        warning("they do not all know each other".to_owned())
+            .meaning("a Sentinel that others do not know does not count for their quorum")
+            .remedied("check `known-sentinel` in their configuration, and the network between them")
+    }));
+    findings.extend((all < FEWEST).then(|| {
+        warning(format!("there are {all}"))
+            .meaning("if one fails, the rest are no majority, and no fail-over is possible")
+            .remedied("run three or more, each on a machine of its own")
+    }));
+    findings.extend(((listed as u64) < all).then(|| {
+        finding(Severity::Note, format!("the URL names {listed} of {all}"))
+            .meaning("a client finds the primary only while one of these answers")
+            .remedied("name all of them")
+    }));
     if findings.is_empty() {
         let found = format!("all {all} name the same primary, and know each other");
-        findings.push(Finding::new(Severity::Fine, check, found));
+        findings.push(finding(Severity::Fine, found));
     }
     findings
 }

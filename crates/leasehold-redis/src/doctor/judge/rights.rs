@@ -13,7 +13,7 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
         Some(Ok(rights)) => rights,
         // Whoever uses the server finds it out too, and says it.
         Some(Err(error)) if facts.trial.is_none() => {
-            return vec![super::of_error("scripts", error)];
+            return vec![super::of_server("scripts", error, facts)];
         }
         _ => return Vec::new(),
     };

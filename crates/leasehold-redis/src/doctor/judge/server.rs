@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_store::report::Finding;
 use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 
-use super::super::facts::{Clock, Facts, Latency, Part, Replica};
+use super::super::facts::{Clock, Facts, Part, Replica};
 use super::{CLOCK, EVICTION};
 use crate::options::RedisAddress;
 use crate::options::restart::{Quarantine, Restart};
@@ -321,9 +321,9 @@ pub(super) fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-pub(super) fn latency(latency: Latency) -> Finding {
-    let found = format!("p50 {}, p99 {}", millis(latency.p50), millis(latency.p99));
-    if latency.p99 < SLOW {
+pub(super) fn latency([p50, p99]: [Duration; 2]) -> Finding {
+    let found = format!("p50 {}, p99 {}", millis(p50), millis(p99));
+    if p99 < SLOW {
         return Finding::new(Fine, "latency", found);
     }
     Finding::new(Warning, "latency", found)

@@ -1,7 +1,7 @@
 use leasehold_store::Acknowledged;
 use leasehold_testkit::expect::says;
 
-use super::super::facts::{Clock, Latency, Users};
+use super::super::facts::{Clock, Users};
 use super::promise::NOTHING;
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
@@ -25,10 +25,7 @@ fn good() -> Facts {
             within: Duration::from_micros(200),
             advances: true,
         }),
-        latency: Some(Latency {
-            p50: Duration::from_micros(60),
-            p99: Duration::from_micros(200),
-        }),
+        latency: Some([60, 200].map(Duration::from_micros)),
         trial: Some(Trial {
             push: Some(Duration::from_micros(300)),
             ..Trial::default()
@@ -300,10 +297,7 @@ fn clocks_and_round_trips() {
     assert_eq!(clock(-2_000_000, true), [(Severity::Warning, "clock")]);
     assert_eq!(clock(0, false), [(Severity::Unsafe, "clock")]);
     let mut facts = good();
-    facts.latency = Some(Latency {
-        p50: Duration::from_millis(1),
-        p99: Duration::from_millis(200),
-    });
+    facts.latency = Some([1, 200].map(Duration::from_millis));
     assert_eq!(complaints(&facts), [(Severity::Warning, "latency")]);
 }
 

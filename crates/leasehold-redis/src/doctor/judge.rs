@@ -14,7 +14,7 @@ mod promise;
 mod rights;
 mod server;
 
-pub(super) use promise::{CLASSIC, CLASSIC_REDLOCK, CLUSTER, REDLOCK, promise, promise_together};
+pub(super) use promise::{promise, promise_together};
 
 /// What of these two is found to be unsafe ends a promise, and not the use of locks.
 const EVICTION: &str = "eviction";

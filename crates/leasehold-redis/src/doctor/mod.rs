@@ -43,13 +43,9 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
     };
     let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
     let trial = trial::run(route, None).await;
-    let promise = match options.node.is_classic() {
-        true => judge::CLASSIC,
-        false => judge::CLUSTER,
-    };
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
     let facts = join_all(asked).await;
-    report(options.redacted_url(), &facts, Some(&trial), 1, promise)
+    report(options.redacted_url(), &facts, Some(&trial), 1)
 }
 
 /// Examines the servers of a set.
@@ -69,24 +65,13 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
         let store = RedlockStore::connect(brief).await;
         Some(trial::on_set(store, options.max_ttl).await)
     };
-    let promise = match options.is_classic() {
-        true => judge::CLASSIC_REDLOCK,
-        false => judge::REDLOCK,
-    };
     // Options that make no quorum are refused before this.
     let quorum = options.size().map_or(1, |size| size.quorum());
-    let url = options.redacted_url();
-    report(url, &facts, trial.as_ref(), quorum, promise)
+    report(options.redacted_url(), &facts, trial.as_ref(), quorum)
 }
 
 /// What is said of each server, then of all of them as one store.
-fn report(
-    store: String,
-    facts: &[Facts],
-    trial: Option<&Trial>,
-    quorum: usize,
-    promise: &str,
-) -> Report {
+fn report(store: String, facts: &[Facts], trial: Option<&Trial>, quorum: usize) -> Report {
     let mut findings = Vec::new();
     let mut unusable = Vec::new();
     for one in facts {
@@ -97,7 +82,7 @@ fn report(
         findings.extend(judged);
     }
     let together = judge::together(facts, trial, quorum);
-    let promise = judge::promise_together(promise, facts, &together, &unusable, trial, quorum);
+    let promise = judge::promise_together(facts, &together, &unusable, trial, quorum);
     findings.extend(together);
     Report::new(store, promise, findings)
 }

@@ -40,12 +40,9 @@ impl Sentinels {
         nodes: impl IntoIterator<Item = &'a str>,
         master: impl Into<String>,
     ) -> Result<Self, Invalid> {
+        let nodes = nodes.into_iter().zip(1..).map(node);
         Ok(Self {
-            nodes: nodes
-                .into_iter()
-                .zip(1..)
-                .map(|(text, which)| node(text, which))
-                .collect::<Result<_, _>>()?,
+            nodes: nodes.collect::<Result<_, _>>()?,
             master: master.into(),
             tls: false,
             username: None,
@@ -140,13 +137,9 @@ pub(crate) fn address(host: &str, port: u16) -> String {
 }
 
 /// Never repeats the text: it may be a part of a password that is not encoded.
-fn node(text: &str, which: usize) -> Result<(String, u16), Invalid> {
-    let unreadable = || {
-        Invalid::new(
-            format!("the address of Sentinel {which} in the URL is not valid"),
-            EXAMPLE,
-        )
-    };
+fn node((text, which): (&str, usize)) -> Result<(String, u16), Invalid> {
+    let why = format!("the address of Sentinel {which} in the URL is not valid");
+    let unreadable = || Invalid::new(&*why, EXAMPLE);
     let url = Url::parse(&format!("redis://{text}")).map_err(|_| unreadable())?;
     if !matches!(url.path(), "" | "/") || !url.username().is_empty() {
         return Err(unreadable());

@@ -32,11 +32,7 @@ pub(super) async fn listen(
     let mut subscribed: FuturesUnordered<_> = links
         .map(|link| async move { link.subscribed().await })
         .collect();
-    let quorum = async {
-        for _ in 0..inner.size.quorum() {
-            subscribed.next().await;
-        }
-    };
+    let quorum = subscribed.by_ref().take(inner.size.quorum()).count();
     let _ = timeout(inner.options.node_timeout, quorum).await;
     let late = BackgroundTask::default();
     late.start(async move {

@@ -41,9 +41,8 @@ pub(super) fn view(size: QuorumSize, seen: &[Snapshot], wall: StoreTime) -> Snap
     // change that was confirmed is known to most.
     let say_so = |holder: &Holder| {
         let alike = held().filter(|(_, other)| is_same(holder, other));
-        alike
-            .filter(|(_, other)| other.claim.note == holder.claim.note)
-            .count()
+        let notes = alike.map(|(_, other)| &other.claim.note);
+        notes.filter(|note| **note == holder.claim.note).count()
     };
     // A claim that holds, or may hold by the votes of those who are silent.
     let holder = held()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Claim, Command, Key, SetTerms};
+use leasehold_core::{Command, Key, SetTerms};
 use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, LockStore, StoreError};
 
@@ -49,20 +49,15 @@ impl Member {
         command: &Command,
         limit: Duration,
     ) -> Result<Answer, StoreError> {
+        let mut command = command.clone();
         // Each server knows its clients by another inbox.
-        let inbox = self.shared.inbox.name();
-        let command = &match command {
-            Command::Claim(claim) => Command::Claim(Claim {
-                inbox: Some(inbox.clone()),
-                ..claim.clone()
-            }),
-            Command::Watch { ttl, .. } => Command::Watch {
-                inbox: inbox.clone(),
-                ttl: *ttl,
-            },
-            other => other.clone(),
-        };
-        self.within(limit, self.store.step(key, command)).await
+        let ours = self.shared.inbox.name();
+        match &mut command {
+            Command::Claim(claim) => claim.inbox = Some(ours.clone()),
+            Command::Watch { inbox, .. } => *inbox = ours.clone(),
+            _ => {}
+        }
+        self.within(limit, self.store.step(key, &command)).await
     }
 
     /// Runs a script that knows nothing of votes.

@@ -8,6 +8,9 @@ use leasehold_store::{Answer, ErrorKind, StoreError};
 
 use super::Inner;
 
+/// What came of a command at a server.
+pub(super) type Answered = Result<Answer, StoreError>;
+
 /// What a server replied, at which of its times, and to which proposal.
 type Replied = (Reply, StoreTime, Token);
 
@@ -33,12 +36,7 @@ impl Report {
     }
 
     /// What a server replied to a proposal.
-    pub(super) fn note_reply(
-        &mut self,
-        server: usize,
-        token: Token,
-        result: &Result<Answer, StoreError>,
-    ) {
+    pub(super) fn note_reply(&mut self, server: usize, token: Token, result: &Answered) {
         let replied = result.as_ref().map(|it| (it.reply, it.at, token));
         self.0[server] = Some(replied.map_err(StoreError::clone));
     }

@@ -15,10 +15,10 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::Inner;
-use super::report::Report;
+use super::report::{Answered, Report};
 
 /// A member, what was proposed to it, and what came of it.
-type Asked = BoxFuture<'static, (usize, Token, Result<Answer, StoreError>)>;
+type Asked = BoxFuture<'static, (usize, Token, Answered)>;
 
 /// What is known of a claim id of this client.
 #[derive(Debug, Clone)]

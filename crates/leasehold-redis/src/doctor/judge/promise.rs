@@ -3,13 +3,13 @@
 use leasehold_store::report::Finding;
 use leasehold_store::trial::Trial;
 
-use super::super::facts::{Facts, Vote};
+use super::super::facts::{Facts, Part, Vote};
 use super::is_unusable;
 use super::server::{evicts, is_synced_always};
 use crate::options::restart::Restart;
 
 /// What is promised where locks cannot be used.
-pub(in super::super) const NOTHING: &str = "Nothing: locks cannot be used here.";
+pub(super) const NOTHING: &str = "Nothing: locks cannot be used here.";
 
 /// What is promised where a quarantine follows a restart.
 const QUARANTINE: &str = "Exclusion while a lease is valid, also when the server restarts \
@@ -18,24 +18,24 @@ const QUARANTINE: &str = "Exclusion while a lease is valid, also when the server
      these cases, as long as its clock does not go back further than the quarantine.";
 
 /// What is promised on a cluster.
-pub(in super::super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary \
+pub(super) const CLUSTER: &str = "Exclusion while a lease is valid, until a primary \
      loses data or a replica is promoted, as long as the nodes' clocks agree and are not stepped \
      forward. Fencing: tokens keep rising in all these cases, unless the clock of a new primary is \
      behind by more than the fail-over took.";
 
 /// What is promised on independent servers.
-pub(in super::super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers \
+pub(super) const REDLOCK: &str = "Exclusion while a lease is valid, also when servers \
      restart without their data, as long as the servers' clocks are not stepped and the quorum \
      tolerates the faulty servers. Fencing: tokens rise while the servers that two quorums share \
      keep their data, or the clients' clocks differ by less than max_ttl. Waiters have no order.";
 
 /// What is promised where other libraries share the locks, on one server or node.
-pub(in super::super) const CLASSIC: &str = "Exclusion among all libraries that share the locks, \
+const CLASSIC: &str = "Exclusion among all libraries that share the locks, \
      while a lease is valid, until a server loses data or a replica is promoted, as long as its \
      clock is not stepped forward. No fencing: there are no tokens. Waiters have no order.";
 
 /// The same by a majority of servers.
-pub(in super::super) const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the \
+const CLASSIC_REDLOCK: &str = "Exclusion among all libraries that share the \
      locks, while a lease is valid, until a server restarts without its data, as long as the \
      servers' clocks are not stepped. No fencing: there are no tokens. Waiters have no order.";
 
@@ -56,7 +56,6 @@ pub(in super::super) fn promise(facts: &Facts, findings: &[Finding]) -> String {
 
 /// What is promised on several servers, of which that was found; these cannot be used.
 pub(in super::super) fn promise_together(
-    promise: &str,
     facts: &[Facts],
     found: &[Finding],
     unusable: &[String],
@@ -66,7 +65,13 @@ pub(in super::super) fn promise_together(
     if trial.is_some_and(|trial| trial.failed.is_some()) || unusable.len() == facts.len() {
         return NOTHING.to_owned();
     }
-    let promise = promise.to_owned() + &eviction_ends(facts);
+    let usual = |first: &Facts| match (first.part, first.options.is_classic()) {
+        (Part::Voter, true) => CLASSIC_REDLOCK,
+        (Part::Voter, false) => REDLOCK,
+        (_, true) => CLASSIC,
+        (_, false) => CLUSTER,
+    };
+    let promise = facts.first().map_or(NOTHING, usual).to_owned() + &eviction_ends(facts);
     if is_unusable(found) {
         return format!("Nothing until {quorum} servers vote. From then on: {promise}");
     }

@@ -38,8 +38,8 @@ pub(super) fn is_synced_always(facts: &Facts) -> bool {
     facts.info("aof_enabled") == "1" && always
 }
 
-/// The policy by which a server may evict locks; empty if it does not say whether it does. All locks
-/// expire by themselves, so the policies for such keys mean them too.
+/// The policy by which a server may evict locks; empty if it does not say whether it does. All
+/// locks expire by themselves, so the policies for such keys mean them too.
 pub(super) fn evicts(facts: &Facts) -> Option<&str> {
     match (facts.number("maxmemory"), facts.info("maxmemory_policy")) {
         (None, _) => Some(""),

@@ -2,7 +2,7 @@ use leasehold_store::Acknowledged;
 use leasehold_testkit::expect::says;
 
 use super::super::facts::{Clock, Users};
-use super::promise::NOTHING;
+use super::promise::{CLUSTER, NOTHING, REDLOCK};
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
 use crate::options::RedisOptions;
@@ -182,7 +182,7 @@ fn servers_that_are_new_are_not_tried() {
     let said = |votes: [Vote; 3]| {
         let facts = votes.map(voter);
         let found = together(&facts, None, 2);
-        let promise = promise_together(REDLOCK, &facts, &found, &[], None, 2);
+        let promise = promise_together(&facts, &found, &[], None, 2);
         (found[0].severity, promise)
     };
     let (severity, promise) = said([Vote::Now, Vote::Unmarked, Vote::Unmarked]);
@@ -240,7 +240,7 @@ fn nothing_is_promised_where_locks_cannot_be_used() {
     let facts = [node(good()), node(good())];
     let of = |unusable: &[String], trial| {
         let found = together(&facts, Some(trial), 1);
-        promise_together(CLUSTER, &facts, &found, unusable, Some(trial), 1)
+        promise_together(&facts, &found, unusable, Some(trial), 1)
     };
     let tried = Trial::default();
     assert_eq!(of(&[], &tried), CLUSTER);

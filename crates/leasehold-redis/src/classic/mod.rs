@@ -213,14 +213,8 @@ pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     refuse([
         (claim.mode.capacity() != Capacity::Lock, NO_PERMITS),
         (claim.mode != Mode::EXCLUSIVE, NO_READERS),
-        (
-            claim.secret.is_some(),
-            "its record stores no owner, so there are no re-entrant locks",
-        ),
-        (
-            !claim.min_hold.is_zero(),
-            "a release deletes its record, so there is no minimum hold",
-        ),
+        (claim.secret.is_some(), NO_OWNERS),
+        (!claim.min_hold.is_zero(), NO_MINIMUM),
         (claim.note.is_some(), NO_NOTES),
     ])
 }
@@ -228,10 +222,7 @@ pub(super) fn check_claim(claim: &Claim) -> Result<(), StoreError> {
 /// Refuses what a renewal cannot change.
 pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
     refuse([
-        (
-            renew.rotate.is_some(),
-            "its record cannot store a former claim id, so there is no rotation and no hand-over",
-        ),
+        (renew.rotate.is_some(), NO_ROTATION),
         (renew.downgrade, NO_READERS),
         (renew.note.is_some(), NO_NOTES),
     ])
@@ -240,6 +231,10 @@ pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
 const NO_PERMITS: &str = "its record stores one holder, so there are no permits";
 const NO_READERS: &str = "its record stores one holder, so there are no readers";
 const NO_NOTES: &str = "its record cannot store a note";
+const NO_OWNERS: &str = "its record stores no owner, so there are no re-entrant locks";
+const NO_MINIMUM: &str = "a release deletes its record, so there is no minimum hold";
+const NO_ROTATION: &str =
+    "its record cannot store a former claim id, so there is no rotation and no hand-over";
 
 fn refuse<const N: usize>(asked: [(bool, &str); N]) -> Result<(), StoreError> {
     let first = asked.into_iter().find(|(is_asked, _)| *is_asked);

@@ -16,7 +16,7 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::socket::Socket;
 use crate::connection::value::{items, text_of};
 use crate::errors;
-use crate::options::restart::{Quarantine, Restart};
+use crate::options::restart::Quarantine;
 use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::routing::Route;
 
@@ -53,8 +53,9 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         let found = endpoint.hearing(&channel).find_out().await?;
         facts.info = found.info;
         facts.rights = Some(found.rights);
+        let of_set = set.filter(|_| !options.is_classic()).cloned();
         let quarantine = options.restart.quarantine();
-        let terms = set.cloned().or_else(|| quarantine.map(Quarantine::terms));
+        let terms = of_set.or_else(|| quarantine.map(Quarantine::terms));
         look(&found.socket, &mut facts, terms.as_ref()).await
     };
     match asked.await {
@@ -100,8 +101,7 @@ async fn look(
     }
     facts.clock = compare_clocks(connection).await?;
     facts.latency = Some(measure(connection).await?);
-    let votes = facts.part == Part::Voter && !facts.options.is_classic();
-    if votes || facts.options.restart != Restart::Trust {
+    if let Some(terms) = terms {
         facts.vote = read_vote(connection, facts, terms).await?;
     }
     Ok(())
@@ -145,7 +145,7 @@ pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (
 async fn read_vote(
     connection: &Socket,
     facts: &Facts,
-    terms: Option<&SetTerms>,
+    terms: &SetTerms,
 ) -> Result<Option<Vote>, StoreError> {
     if facts.info("run_id").is_empty() {
         // Nobody can tell; clients are refused, and say why.
@@ -161,7 +161,7 @@ async fn read_vote(
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
     let now = ours.saturating_add(theirs);
-    Ok(vote_of(marker, facts.info("run_id"), now, terms))
+    Ok(vote_of(marker, facts.info("run_id"), now, Some(terms)))
 }
 
 /// A marker is: when the quarantine ends, how long one is, the run id, and the set. `terms`: what

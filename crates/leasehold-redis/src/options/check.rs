@@ -46,13 +46,10 @@ impl RedisOptions {
                 "leave out restart: other libraries would ignore the quarantine",
             ));
         }
-        for (name, timeout) in [
-            ("a connect_timeout", self.connect_timeout),
-            ("a response_timeout", self.response_timeout),
-        ] {
-            let bounds = Duration::from_millis(10)..=Duration::from_secs(300);
-            check_bounds(name, timeout, bounds, "choose between 10 ms and 5 min")?;
-        }
+        let bounds = || Duration::from_millis(10)..=Duration::from_secs(300);
+        let hint = "choose between 10 ms and 5 min";
+        check_bounds("a connect_timeout", self.connect_timeout, bounds(), hint)?;
+        check_bounds("a response_timeout", self.response_timeout, bounds(), hint)?;
         if let RedisAddress::Sentinel(sentinels) = &self.address {
             sentinels.check()?;
         }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use leasehold_core::{Command, Key, SetTerms};
 use leasehold_store::sync::timeout;
-use leasehold_store::{Answer, LockStore, StoreError};
+use leasehold_store::{LockStore, StoreError};
 
 use super::options::address;
+use super::report::Answered;
 use crate::classic::ClassicStore;
 use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
@@ -43,12 +44,7 @@ impl Member {
     }
 
     /// Takes a step, for `limit` at most.
-    pub(super) async fn take(
-        &self,
-        key: &Key,
-        command: &Command,
-        limit: Duration,
-    ) -> Result<Answer, StoreError> {
+    pub(super) async fn take(&self, key: &Key, command: &Command, limit: Duration) -> Answered {
         let mut command = command.clone();
         // Each server knows its clients by another inbox.
         let ours = self.shared.inbox.name();

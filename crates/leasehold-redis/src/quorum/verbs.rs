@@ -16,6 +16,9 @@ use super::{Inner, RedlockStore};
 use crate::classic::{self, wall};
 use crate::errors;
 
+/// What came of a verb.
+type Outcome = Result<Reply, StoreError>;
+
 /// Refuses what a majority of single votes cannot do.
 fn check_claim(claim: &Claim) -> Result<(), StoreError> {
     let why = if claim.mode.capacity() != Capacity::Lock {
@@ -41,12 +44,7 @@ pub(super) fn unsupported(why: &str) -> StoreError {
 }
 
 impl RedlockStore {
-    pub(super) async fn claim(
-        &self,
-        key: &Key,
-        claim: &Claim,
-        at: StoreTime,
-    ) -> Result<Reply, StoreError> {
+    pub(super) async fn claim(&self, key: &Key, claim: &Claim, at: StoreTime) -> Outcome {
         claim.mode.check()?;
         match self.inner.options.is_classic() {
             true => classic::check_claim(claim)?,
@@ -99,12 +97,7 @@ impl RedlockStore {
         })
     }
 
-    pub(super) async fn renew(
-        &self,
-        key: &Key,
-        renew: &Renew,
-        at: StoreTime,
-    ) -> Result<Reply, StoreError> {
+    pub(super) async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Outcome {
         let inner = &self.inner;
         let classic = inner.options.is_classic();
         if classic {
@@ -155,7 +148,7 @@ impl RedlockStore {
         })
     }
 
-    pub(super) async fn release(&self, key: &Key, release: &Release) -> Result<Reply, StoreError> {
+    pub(super) async fn release(&self, key: &Key, release: &Release) -> Outcome {
         let inner = &self.inner;
         let limit = inner.options.node_timeout;
         match timeout(limit, inner.begin_release(key, &release.id)).await {
@@ -178,7 +171,7 @@ impl RedlockStore {
         key: &Key,
         by: &ClientInfo,
         only: Option<Token>,
-    ) -> Result<Reply, StoreError> {
+    ) -> Outcome {
         let inner = &self.inner;
         let classic = inner.options.is_classic();
         if classic && only.is_some() {
@@ -301,12 +294,7 @@ impl Inner {
     }
 
     /// Renews a claim of another process, of which nothing is known here but its id.
-    async fn renew_of_others(
-        &self,
-        key: &Key,
-        renew: &Renew,
-        at: StoreTime,
-    ) -> Result<Reply, StoreError> {
+    async fn renew_of_others(&self, key: &Key, renew: &Renew, at: StoreTime) -> Outcome {
         let (command, limit) = (Command::Renew(renew.clone()), self.patience(renew.ttl));
         let asked = self.each(limit, |member| member.take(key, &command, limit));
         let (mut report, mut tokens, mut silent) = (Report::new(self.size), Vec::new(), 0);

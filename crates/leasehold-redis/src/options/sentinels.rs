@@ -68,11 +68,11 @@ impl Sentinels {
     /// Reads the hosts, and what comes behind the first `/` of the path: the
     /// name of the primary, and perhaps the number of a database, which is
     /// handed back.
-    pub(crate) fn from_url(
+    pub(crate) fn from_url<'a>(
         hosts: &[&str],
-        url: &Url,
+        url: &'a Url,
         tls: bool,
-    ) -> Result<(Self, Option<String>), Invalid> {
+    ) -> Result<(Self, &'a str), Invalid> {
         if url.path().contains('@') {
             return Err(Invalid::plain(
                 "the name of the primary contains an @ that is not percent-encoded",
@@ -80,7 +80,7 @@ impl Sentinels {
         }
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
         let master = decode("name of the primary", path.next().unwrap_or_default())?;
-        let db = path.next().filter(|db| !db.is_empty()).map(str::to_owned);
+        let db = path.next().unwrap_or_default();
         let mut sentinels = Self::new(hosts.iter().copied(), master)?;
         sentinels.tls = tls;
         sentinels.check()?;

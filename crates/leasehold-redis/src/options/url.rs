@@ -1,7 +1,5 @@
 //! Options from a URL, and back, without the passwords.
 
-use std::borrow::Cow;
-
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::{Params, add_params, encode, encode_name, names};
@@ -67,12 +65,11 @@ impl RedisOptions {
         if !url.username().is_empty() {
             options.access.user = Some(decode("user name", url.username())?);
         }
-        options.access.password = url
-            .password()
-            .map(|password| decode("password", password))
-            .transpose()?;
-        if let Some(db) = in_path {
-            options.db = parse_db(&db)?;
+        if let Some(password) = url.password() {
+            options.access.password = Some(decode("password", password)?);
+        }
+        if !in_path.is_empty() {
+            options.db = parse_db(in_path)?;
         }
         Ok((options, of_query(url.query().unwrap_or_default())))
     }
@@ -168,15 +165,14 @@ impl RedisOptions {
 }
 
 /// Where the server is, and what the path of the URL says of the database.
-fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), Invalid> {
+fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), Invalid> {
     let scheme = url.scheme();
     let tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
     match scheme {
         "redis" | "valkey" | "rediss" | "valkeys" => {
             let (host, port) = (host(url)?, url.port().unwrap_or(6379));
-            let db = url.path().trim_start_matches('/').to_owned();
-            let address = RedisAddress::Tcp { host, port, tls };
-            Ok((address, Some(db).filter(|db| !db.is_empty())))
+            let db = url.path().trim_start_matches('/');
+            Ok((RedisAddress::Tcp { host, port, tls }, db))
         }
         "redis+unix" | "unix" | "valkey+unix" => {
             let host = url.host_str().is_some_and(|host| !host.is_empty());
@@ -192,7 +188,7 @@ fn address(url: &Url, hosts: &[&str]) -> Result<(RedisAddress, Option<String>), 
                     "the path of the socket contains a zero byte",
                 ));
             }
-            Ok((RedisAddress::Unix(path.into()), None))
+            Ok((RedisAddress::Unix(path.into()), ""))
         }
         "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
             let (sentinels, db) = Sentinels::from_url(hosts, url, tls)?;
@@ -246,8 +242,8 @@ pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
             "write %25 for a percent sign",
         ));
     }
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded
-        .map(Cow::into_owned)
-        .map_err(|_| Invalid::plain(format!("the {what} in the URL is not UTF-8")))
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) => Ok(decoded.into_owned()),
+        Err(_) => Err(Invalid::plain(format!("the {what} in the URL is not UTF-8"))),
+    }
 }

@@ -70,14 +70,13 @@ impl<'a> QuorumListing<'a> {
                 Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
                 Err(_) => failing.push(number),
                 Ok(None) => {}
-                Ok(Some(page)) => {
-                    let found = page.found.into_iter().map(|(key, _)| key);
+                Ok(Some(mut page)) => {
                     let named = &mut self.named;
-                    let new = found.filter(|key| named.insert(key.as_str().as_bytes()));
-                    self.pending.extend(new);
-                    let skipped = page.skipped.into_iter();
-                    let new = skipped.filter(|(name, _)| self.named.insert(name.as_bytes()));
-                    self.skipped.extend(new);
+                    page.found.retain(|(key, _)| named.insert(key.as_str().as_bytes()));
+                    page.skipped.retain(|(name, _)| named.insert(name.as_bytes()));
+                    let found = page.found.into_iter().map(|(key, _)| key);
+                    self.pending.extend(found);
+                    self.skipped.append(&mut page.skipped);
                 }
             }
         }
@@ -107,14 +106,12 @@ impl Listing for QuorumListing<'_> {
         for (key, look) in keys.iter().zip(looks) {
             match look {
                 Ok(seen) if seen.capacity.is_some() => page.found.push((key.clone(), seen)),
-                Ok(_) => {}
-                // Whatever else has such a name is no lock of this layout.
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    if !self.inner.options.is_classic() {
-                        page.skipped.push((key.to_string(), error));
-                    }
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                Err(error) if !self.inner.options.is_classic() => {
+                    page.skipped.push((key.to_string(), error));
                 }
-                Err(error) => return Err(error),
+                // Nobody holds it, or whatever else has such a name is no lock of this layout.
+                Ok(_) | Err(_) => {}
             }
         }
         self.pending.truncate(from);

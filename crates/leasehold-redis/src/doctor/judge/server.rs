@@ -132,24 +132,18 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             .meaning(with_tokens(facts, lost, RISING))
             .remedied(with_tokens(facts, always, FENCED));
     }
-    let (found, meaning) = match facts.config("save") {
-        Some("") => (
-            "none",
-            "a restart loses all locks, and another client may be granted one at once",
+    let finding = |found: &str| Finding::new(Warning, CHECK, found);
+    let finding = match facts.config("save") {
+        Some("") => finding("none")
+            .meaning("a restart loses all locks, and another client may be granted one at once"),
+        Some(_) => finding("snapshots only").meaning(
+            "a restart loses the locks granted since the last snapshot, and brings back earlier \
+             ones",
         ),
-        Some(_) => (
-            "snapshots only",
-            "a restart loses the locks granted since the last snapshot, and brings back \
-             earlier ones",
-        ),
-        None => (
-            "no append-only file; snapshots are unknown: needs +config|get",
-            "a restart loses all locks, or those granted since the last snapshot",
-        ),
+        None => finding("no append-only file; snapshots are unknown: needs +config|get")
+            .meaning("a restart loses all locks, or those granted since the last snapshot"),
     };
-    Finding::new(Warning, CHECK, found)
-        .meaning(meaning)
-        .remedied(with_tokens(facts, "set appendonly yes", FENCED))
+    finding.remedied(with_tokens(facts, "set appendonly yes", FENCED))
 }
 
 /// What a restart leaves where a quarantine follows it.
@@ -229,8 +223,8 @@ fn behind(replica: &Replica<'_>) -> Option<Finding> {
     )
 }
 
-/// Whether a primary that is cut off keeps granting; where a quarantine follows a fail-over, whether
-/// it does so for longer than that allows.
+/// Whether a primary that is cut off keeps granting; where a quarantine follows a fail-over,
+/// whether it does so for longer than that allows.
 pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
     let quarantine = facts.options.restart.quarantine();
     let sought = matches!(facts.options.address, RedisAddress::Sentinel(_));

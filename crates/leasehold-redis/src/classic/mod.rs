@@ -12,7 +12,6 @@ mod look;
 mod verb;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{
@@ -107,14 +106,9 @@ impl ClassicStore {
         format!("{}{key}", self.prefix())
     }
 
-    async fn ask(
-        &self,
-        key: &Key,
-        verb: Verb,
-        id: &str,
-        ttl: Duration,
-    ) -> Result<Outcome, StoreError> {
-        let (key, ttl) = (&self.redis_key(key), millis(ttl).to_string());
+    /// Takes a step; `ttl`: in milliseconds.
+    async fn ask(&self, key: &Key, verb: Verb, id: &str, ttl: u64) -> Result<Outcome, StoreError> {
+        let (key, ttl) = (&self.redis_key(key), ttl.to_string());
         let step = Request::Call {
             script: &STEP,
             key,
@@ -140,10 +134,10 @@ impl ClassicStore {
             Some(Known::Here) => Verb::Claim,
             Some(Known::Left) => return Ok(Reply::Gone),
         };
-        Ok(match self.ask(key, verb, id.expose(), ttl).await? {
+        Ok(match self.ask(key, verb, id.expose(), millis(ttl)).await? {
             Outcome::Ours(_) if matches!(self.claims.get(key, id), Some((Known::Left, _))) => {
                 // It was released while it was asked for.
-                self.ask(key, Verb::Release, id.expose(), ttl).await?;
+                self.ask(key, Verb::Release, id.expose(), 0).await?;
                 Reply::Gone
             }
             Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
@@ -161,7 +155,8 @@ impl ClassicStore {
     async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
         check_renew(renew)?;
         let id = &renew.id;
-        let renewed = self.ask(key, Verb::Renew, id.expose(), renew.ttl).await?;
+        let ttl = millis(renew.ttl);
+        let renewed = self.ask(key, Verb::Renew, id.expose(), ttl).await?;
         Ok(match renewed {
             Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
             _ => {
@@ -172,15 +167,14 @@ impl ClassicStore {
     }
 
     async fn release(&self, key: &Key, id: &ClaimId, verb: Verb) -> Result<Reply, StoreError> {
-        let outcome = self.ask(key, verb, id.expose(), Duration::ZERO).await?;
-        Ok(match outcome {
+        Ok(match self.ask(key, verb, id.expose(), 0).await? {
             Outcome::Ours(_) => Reply::Released { held: true },
             _ => Reply::Absent,
         })
     }
 
     async fn break_key(&self, key: &Key) -> Result<Reply, StoreError> {
-        let broken = self.ask(key, Verb::Break, "", Duration::ZERO).await?;
+        let broken = self.ask(key, Verb::Break, "", 0).await?;
         Ok(Reply::Broken {
             holders: matches!(broken, Outcome::Ours(_)).into(),
             token: Token::NONE,

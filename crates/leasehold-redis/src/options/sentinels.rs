@@ -68,11 +68,7 @@ impl Sentinels {
     /// Reads the hosts, and what comes behind the first `/` of the path: the
     /// name of the primary, and perhaps the number of a database, which is
     /// handed back.
-    pub(crate) fn from_url<'a>(
-        hosts: &[&str],
-        url: &'a Url,
-        tls: bool,
-    ) -> Result<(Self, &'a str), Invalid> {
+    pub(crate) fn from_url<'a>(hosts: &[&str], url: &'a Url) -> Result<(Self, &'a str), Invalid> {
         if url.path().contains('@') {
             return Err(Invalid::plain(
                 "the name of the primary contains an @ that is not percent-encoded",
@@ -81,8 +77,7 @@ impl Sentinels {
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
         let master = decode("name of the primary", path.next().unwrap_or_default())?;
         let db = path.next().unwrap_or_default();
-        let mut sentinels = Self::new(hosts.iter().copied(), master)?;
-        sentinels.tls = tls;
+        let sentinels = Self::new(hosts.iter().copied(), master)?;
         sentinels.check()?;
         Ok((sentinels, db))
     }

@@ -191,7 +191,8 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
             Ok((RedisAddress::Unix(path.into()), ""))
         }
         "redis-sentinel" | "valkey-sentinel" | "rediss-sentinel" | "valkeys-sentinel" => {
-            let (sentinels, db) = Sentinels::from_url(hosts, url, tls)?;
+            let (mut sentinels, db) = Sentinels::from_url(hosts, url)?;
+            sentinels.tls = tls;
             Ok((RedisAddress::Sentinel(sentinels), db))
         }
         other => Err(Invalid::new(

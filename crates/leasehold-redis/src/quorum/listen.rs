@@ -12,19 +12,16 @@ use crate::connection::subscription::Subscription;
 use crate::std_ext::BackgroundTask;
 
 /// Open inboxes; closed on drop.
-pub(super) struct Subscriptions {
+pub(super) struct Inboxes {
     _opened: Vec<Subscription>,
     _late: BackgroundTask,
 }
 
-impl Listening for Subscriptions {}
+impl Listening for Inboxes {}
 
 /// Opens the inbox everywhere, and gives the answer when a quorum listens, or after as long as an
 /// answer may take. From then on each connection subscribes whenever it is opened.
-pub(super) async fn listen(
-    inner: &Inner,
-    sink: Arc<dyn PushSink>,
-) -> Result<Subscriptions, StoreError> {
+pub(super) async fn listen(inner: &Inner, sink: Arc<dyn PushSink>) -> Result<Inboxes, StoreError> {
     let members = || inner.members.iter();
     let opened = members().map(|member| member.shared.open_inbox(&sink));
     let opened = opened.collect::<Result<_, _>>()?;
@@ -41,7 +38,7 @@ pub(super) async fn listen(
             sink.push(Push::Reset);
         }
     });
-    Ok(Subscriptions {
+    Ok(Inboxes {
         _opened: opened,
         _late: late,
     })

@@ -154,10 +154,8 @@ impl ClassicStore {
 
     async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
         check_renew(renew)?;
-        let id = &renew.id;
-        let ttl = millis(renew.ttl);
-        let renewed = self.ask(key, Verb::Renew, id.expose(), ttl).await?;
-        Ok(match renewed {
+        let (id, ttl) = (&renew.id, millis(renew.ttl));
+        Ok(match self.ask(key, Verb::Renew, id.expose(), ttl).await? {
             Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
             _ => {
                 self.note_left(key, id);

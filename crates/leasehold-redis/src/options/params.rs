@@ -6,7 +6,7 @@ use leasehold_store::params::Field::{Refused, Secret, Text};
 use leasehold_store::params::{Param, Params};
 
 use super::acknowledge;
-use super::{RedisAddress, RedisLayout, RedisOptions};
+use super::{RedisAddress, RedisOptions};
 
 /// The login of a server with a socket, whose URL has no other place for it.
 pub(super) const OF_SOCKETS: &[Param<RedisOptions>] = &[
@@ -29,17 +29,16 @@ pub(super) const OF_SENTINELS: &[Param<RedisOptions>] = &[
 impl RedisOptions {
     pub(super) fn set_layout(&mut self, text: &str) -> Result<(), Invalid> {
         match text {
-            "native" => Ok(()),
-            "classic" => {
-                self.layout = RedisLayout::Classic;
-                self.prefix.clear();
-                Ok(())
+            "native" => {}
+            "classic" => *self = std::mem::take(self).classic(),
+            _ => {
+                return Err(Invalid::new(
+                    format!("unknown layout {text:?}"),
+                    "write layout=classic for locks that other libraries share, or leave it out",
+                ));
             }
-            _ => Err(Invalid::new(
-                format!("unknown layout {text:?}"),
-                "write layout=classic for locks that other libraries share, or leave it out",
-            )),
         }
+        Ok(())
     }
 }
 

@@ -144,13 +144,11 @@ impl RedisOptions {
         let mut login = String::new();
         let Access { user, password, .. } = &self.access;
         encode_name(user.as_deref().unwrap_or_default(), &mut login);
-        if password.is_some() {
-            login.push(':');
-            login.push_str(HIDDEN);
-        }
-        if user.is_some() || password.is_some() {
-            login.push('@');
-        }
+        login.push_str(match (user, password) {
+            (_, Some(_)) => ":***@",
+            (Some(_), None) => "@",
+            (None, None) => "",
+        });
         login
     }
 

@@ -129,12 +129,9 @@ impl RedlockStore {
             true => Command::Claim(inner.proposing(&claim, token)),
             false => Command::Renew(renew.clone()),
         };
-        let held = true;
-        let before = Some(Proposed {
-            held,
-            ..bid.proposed
-        });
-        let (verdict, report) = inner.seek(key, &claim, before, at, propose).await;
+        let mut before = bid.proposed;
+        before.held = true;
+        let (verdict, report) = inner.seek(key, &claim, Some(before), at, propose).await;
         Ok(match verdict {
             RoundVerdict::Held { token } => inner.held(key, &claim, token, at),
             RoundVerdict::Unanswered => {

@@ -27,10 +27,8 @@ pub(super) fn rights(facts: &Facts) -> Vec<Finding> {
 
 /// Whether grants are pushed where that is not forbidden.
 pub(super) fn pushes(trial: &Trial) -> Option<Finding> {
-    if trial.failed.is_some() || trial.deaf {
-        return None;
-    }
-    Some(match trial.push {
+    let is_told = trial.failed.is_none() && !trial.deaf;
+    is_told.then(|| match trial.push {
         Some(_) => Finding::new(Fine, "pushes", "a grant was pushed to its waiter"),
         None => Finding::new(Warning, "pushes", "a grant was not pushed")
             .meaning("waiters notice their grants only when they poll, some seconds later")

@@ -26,6 +26,11 @@ const SLOW: Duration = Duration::from_millis(100);
 const RISING: &str = "; tokens keep rising";
 const FENCED: &str = "; or check tokens where the lock protects data";
 
+/// What a restart loses without an append-only file.
+const LOSES_ALL: &str = "a restart loses all locks, and another client may be granted one at once";
+const LOSES_SOME: &str = "a restart loses the locks granted since the last snapshot, and brings \
+     back earlier ones";
+
 fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
     let classic = facts.options.is_classic();
     said.to_owned() + if classic { "" } else { of_tokens }
@@ -106,57 +111,52 @@ pub(super) fn memory(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn persistence(facts: &Facts) -> Finding {
-    const CHECK: &str = "persistence";
-    let aof = facts.info("aof_enabled");
-    if aof.is_empty() {
-        return Finding::new(Note, CHECK, "unknown: INFO does not contain aof_enabled")
-            .meaning("without an append-only file a restart loses locks")
-            .remedied("make sure that appendonly is yes");
-    }
     let votes = facts.part == Part::Voter && !facts.options.is_classic();
-    if votes || facts.options.restart != Restart::Trust {
-        return kept_for_quarantine(facts, CHECK);
-    }
-    if is_synced_always(facts) {
-        return Finding::new(Fine, CHECK, "append-only file, appendfsync always");
-    }
-    if aof == "1" {
-        let found = match facts.config("appendfsync") {
-            Some("always") => "append-only file, no-appendfsync-on-rewrite yes".to_owned(),
-            Some(fsync) => format!("append-only file, appendfsync {fsync}"),
-            None => "append-only file; appendfsync is unknown: needs +config|get".to_owned(),
-        };
-        let always = "set appendfsync always, no-appendfsync-on-rewrite no";
-        let lost = "unless each write is synced, a machine crash can lose the last grants";
-        return Finding::new(Note, CHECK, found)
-            .meaning(with_tokens(facts, lost, RISING))
-            .remedied(with_tokens(facts, always, FENCED));
-    }
-    let finding = |found: &str| Finding::new(Warning, CHECK, found);
-    let finding = match facts.config("save") {
-        Some("") => finding("none")
-            .meaning("a restart loses all locks, and another client may be granted one at once"),
-        Some(_) => finding("snapshots only").meaning(
-            "a restart loses the locks granted since the last snapshot, and brings back earlier \
-             ones",
-        ),
-        None => finding("no append-only file; snapshots are unknown: needs +config|get")
-            .meaning("a restart loses all locks, or those granted since the last snapshot"),
-    };
-    finding.remedied(with_tokens(facts, "set appendonly yes", FENCED))
-}
-
-/// What a restart leaves where a quarantine follows it.
-fn kept_for_quarantine(facts: &Facts, check: &'static str) -> Finding {
-    if facts.info("aof_enabled") == "1" {
-        return Finding::new(Fine, check, "append-only file");
-    }
-    Finding::new(Note, check, "no append-only file").meaning(match facts.part {
-        Part::Voter => {
-            "after a restart it does not vote until its quarantine is over; exclusion holds"
+    // Then exclusion does not depend on what a restart leaves.
+    let is_quarantined = votes || facts.options.restart != Restart::Trust;
+    let finding = |severity, found: &str| Finding::new(severity, "persistence", found);
+    match (facts.info("aof_enabled"), is_quarantined) {
+        ("", _) => finding(Note, "unknown: INFO does not contain aof_enabled")
+            .meaning("without an append-only file a restart loses locks")
+            .remedied("make sure that appendonly is yes"),
+        ("1", true) => finding(Fine, "append-only file"),
+        (_, true) => finding(Note, "no append-only file").meaning(match votes {
+            true => {
+                "after a restart it does not vote until its quarantine is over; exclusion holds"
+            }
+            false => {
+                "after a restart it grants nothing until its quarantine is over; exclusion holds"
+            }
+        }),
+        ("1", _) if is_synced_always(facts) => {
+            finding(Fine, "append-only file, appendfsync always")
         }
-        _ => "after a restart it grants nothing until its quarantine is over; exclusion holds",
-    })
+        ("1", _) => {
+            let found = match facts.config("appendfsync") {
+                Some("always") => "append-only file, no-appendfsync-on-rewrite yes".to_owned(),
+                Some(fsync) => format!("append-only file, appendfsync {fsync}"),
+                None => "append-only file; appendfsync is unknown: needs +config|get".to_owned(),
+            };
+            let always = "set appendfsync always, no-appendfsync-on-rewrite no";
+            let lost = "unless each write is synced, a machine crash can lose the last grants";
+            finding(Note, &found)
+                .meaning(with_tokens(facts, lost, RISING))
+                .remedied(with_tokens(facts, always, FENCED))
+        }
+        _ => {
+            let (found, meaning) = match facts.config("save") {
+                Some("") => ("none", LOSES_ALL),
+                Some(_) => ("snapshots only", LOSES_SOME),
+                None => (
+                    "no append-only file; snapshots are unknown: needs +config|get",
+                    "a restart loses all locks, or those granted since the last snapshot",
+                ),
+            };
+            finding(Warning, found)
+                .meaning(meaning)
+                .remedied(with_tokens(facts, "set appendonly yes", FENCED))
+        }
+    }
 }
 
 /// Findings about writes to disk that fail.

@@ -84,11 +84,6 @@ pub(super) enum Vote {
 }
 
 impl Facts {
-    /// Whether the next claim would start its quarantine.
-    pub(super) fn is_unmarked(&self) -> bool {
-        matches!(self.vote, Some(Vote::Unmarked | Vote::Restarted))
-    }
-
     /// A field of `INFO`; empty if there is none.
     pub(super) fn info(&self, field: &str) -> &str {
         self.info.get(field).map_or("", String::as_str)
@@ -116,7 +111,7 @@ impl Facts {
 }
 
 /// A replica, as its primary sees it.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Replica<'a> {
     pub(super) host: &'a str,
     pub(super) port: &'a str,
@@ -127,17 +122,16 @@ pub(super) struct Replica<'a> {
 
 impl<'a> Replica<'a> {
     /// Reads `ip=…,port=…,state=online,offset=…,lag=0`.
-    fn read(field: &'a str) -> Self {
-        let mut replica = Self::default();
-        for (name, value) in field.split(',').filter_map(|part| part.split_once('=')) {
-            match name {
-                "ip" => replica.host = value,
-                "port" => replica.port = value,
-                "state" => replica.online = value == "online",
-                "lag" => replica.silent_for = value.parse().unwrap_or(0),
-                _ => {}
-            }
+    fn read(line: &'a str) -> Self {
+        let get = |name| {
+            let mut fields = line.split(',').filter_map(|part| part.split_once('='));
+            fields.find_map(|(field, value)| (field == name).then_some(value))
+        };
+        Self {
+            host: get("ip").unwrap_or_default(),
+            port: get("port").unwrap_or_default(),
+            online: get("state") == Some("online"),
+            silent_for: get("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0),
         }
-        replica
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use leasehold_store::report::Report;
 use leasehold_store::trial::Trial;
 
-use self::facts::{Facts, Part};
+use self::facts::{Facts, Part, Vote};
 use crate::connection::endpoint::Endpoint;
 use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::quorum::{RedlockOptions, RedlockStore};
@@ -55,7 +55,8 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     let asked = asked.map(|server| probe::ask(server, Part::Voter, Some(&terms)));
     let facts = join_all(asked).await;
     // A lock of ours would start the quarantine of a server that is new.
-    let trial = if facts.iter().any(Facts::is_unmarked) {
+    let is_new = |one: &Facts| matches!(one.vote, Some(Vote::Unmarked | Vote::Restarted));
+    let trial = if facts.iter().any(is_new) {
         None
     } else {
         let mut brief = options.clone();

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold_core::SetTerms;
+use leasehold_store::clock;
 use leasehold_store::random::random_u128;
-use leasehold_store::{StoreError, clock};
-use redis::{Cmd, Value};
+use redis::{RedisResult, Value};
 
 use super::facts::{Clock, Facts, Part, Users, Vote};
 use super::trial;
@@ -56,7 +56,8 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         let of_set = set.filter(|_| !options.is_classic()).cloned();
         let quarantine = options.restart.quarantine();
         let terms = of_set.or_else(|| quarantine.map(Quarantine::terms));
-        look(&found.socket, &mut facts, terms.as_ref()).await
+        let looked = look(&found.socket, &mut facts, terms.as_ref()).await;
+        looked.map_err(errors::of_connection)
     };
     match asked.await {
         // A lock of ours would start the quarantine of a server that is new.
@@ -75,23 +76,15 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
     facts
 }
 
-async fn one(connection: &Socket, command: &Cmd) -> Result<Value, StoreError> {
-    connection.ask(command).await.map_err(errors::of_connection)
-}
-
-async fn look(
-    connection: &Socket,
-    facts: &mut Facts,
-    terms: Option<&SetTerms>,
-) -> Result<(), StoreError> {
+async fn look(socket: &Socket, facts: &mut Facts, terms: Option<&SetTerms>) -> RedisResult<()> {
     let mut questions = redis::pipe();
     questions.cmd("ACL").arg("WHOAMI");
     questions.cmd("ACL").arg("LIST");
     for setting in SETTINGS {
         questions.cmd("CONFIG").arg("GET").arg(setting);
     }
-    let answers = connection.ask_all(questions.cmd_iter()).await;
-    let mut answers = answers.map_err(errors::of_connection)?.into_iter();
+    let answers = socket.ask_all(questions.cmd_iter()).await?;
+    let mut answers = answers.into_iter();
     // What was refused is left out.
     facts.user = answers.next().as_ref().and_then(text_of);
     facts.users = answers.next().as_ref().and_then(users);
@@ -99,10 +92,10 @@ async fn look(
         let pairs: Result<HashMap<String, String>, _> = redis::from_redis_value(answer);
         facts.config.extend(settings(pairs.unwrap_or_default()));
     }
-    facts.clock = compare_clocks(connection).await?;
-    facts.latency = Some(measure(connection).await?);
+    facts.clock = compare_clocks(socket).await?;
+    facts.latency = Some(measure(socket).await?);
     if let Some(terms) = terms {
-        facts.vote = read_vote(connection, facts, terms).await?;
+        facts.vote = read_vote(socket, facts, terms).await?;
     }
     Ok(())
 }
@@ -142,17 +135,13 @@ pub(super) fn settings(pairs: HashMap<String, String>) -> impl Iterator<Item = (
 }
 
 /// Reads the boot marker that the scripts keep (`codec/lua/marker.lua`).
-async fn read_vote(
-    connection: &Socket,
-    facts: &Facts,
-    terms: &SetTerms,
-) -> Result<Option<Vote>, StoreError> {
+async fn read_vote(socket: &Socket, facts: &Facts, terms: &SetTerms) -> RedisResult<Option<Vote>> {
     if facts.info("run_id").is_empty() {
         // Nobody can tell; clients are refused, and say why.
         return Ok(None);
     }
     let key = format!("{}boot", facts.options.prefix);
-    let found = one(connection, redis::cmd("MGET").arg(key)).await?;
+    let found = socket.ask(redis::cmd("MGET").arg(key)).await?;
     let marker = match items(&found) {
         Some([Value::BulkString(marker)]) => marker,
         Some([Value::Nil]) => return Ok(Some(Vote::Unmarked)),
@@ -193,12 +182,12 @@ pub(super) fn vote_of(
     })
 }
 
-async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError> {
+async fn compare_clocks(socket: &Socket) -> RedisResult<Option<Clock>> {
     let time = redis::cmd("TIME");
     let mut looks = Vec::with_capacity(CLOCK_LOOKS);
     for _ in 0..CLOCK_LOOKS {
         let (sent, ours) = (clock::now(), clock::wall());
-        let answer = one(connection, &time).await?;
+        let answer = socket.ask(&time).await?;
         let within = clock::now().since(sent) / 2;
         let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(answer) else {
             return Ok(None);
@@ -216,11 +205,11 @@ async fn compare_clocks(connection: &Socket) -> Result<Option<Clock>, StoreError
     }))
 }
 
-async fn measure(connection: &Socket) -> Result<[Duration; 2], StoreError> {
+async fn measure(socket: &Socket) -> RedisResult<[Duration; 2]> {
     let mut took = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let sent = clock::now();
-        one(connection, &redis::cmd("PING")).await?;
+        socket.ask(&redis::cmd("PING")).await?;
         took.push(clock::now().since(sent));
     }
     took.sort_unstable();

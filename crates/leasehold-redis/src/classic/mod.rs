@@ -108,12 +108,12 @@ impl ClassicStore {
 
     /// Takes a step; `ttl`: in milliseconds.
     async fn ask(&self, key: &Key, verb: Verb, id: &str, ttl: u64) -> Result<Outcome, StoreError> {
-        let (key, ttl) = (&self.redis_key(key), ttl.to_string());
+        let (key, ttl, Verb(name, last)) = (&self.redis_key(key), ttl.to_string(), verb);
         let step = Request::Call {
             script: &STEP,
             key,
-            arguments: &[verb.name(), id, &ttl].map(str::as_bytes),
-            last: verb.is_last(),
+            arguments: &[name, id, &ttl].map(str::as_bytes),
+            last,
         };
         verb::read(&self.route.read(&step).await?)
     }
@@ -130,14 +130,14 @@ impl ClassicStore {
         let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
         let known = |known: Option<&Known>| known.copied().unwrap_or(Known::Here);
         let verb = match self.claims.note((key, id), (now + ttl, now), known) {
-            None => Verb::First,
-            Some(Known::Here) => Verb::Claim,
+            None => Verb::FIRST,
+            Some(Known::Here) => Verb::CLAIM,
             Some(Known::Left) => return Ok(Reply::Gone),
         };
         Ok(match self.ask(key, verb, id.expose(), millis(ttl)).await? {
             Outcome::Ours(_) if matches!(self.claims.get(key, id), Some((Known::Left, _))) => {
                 // It was released while it was asked for.
-                self.ask(key, Verb::Release, id.expose(), 0).await?;
+                self.ask(key, Verb::RELEASE, id.expose(), 0).await?;
                 Reply::Gone
             }
             Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
@@ -155,7 +155,7 @@ impl ClassicStore {
     async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
         check_renew(renew)?;
         let (id, ttl) = (&renew.id, millis(renew.ttl));
-        Ok(match self.ask(key, Verb::Renew, id.expose(), ttl).await? {
+        Ok(match self.ask(key, Verb::RENEW, id.expose(), ttl).await? {
             Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
             _ => {
                 self.note_left(key, id);
@@ -172,7 +172,7 @@ impl ClassicStore {
     }
 
     async fn break_key(&self, key: &Key) -> Result<Reply, StoreError> {
-        let broken = self.ask(key, Verb::Break, "", 0).await?;
+        let broken = self.ask(key, Verb::BREAK, "", 0).await?;
         Ok(Reply::Broken {
             holders: matches!(broken, Outcome::Ours(_)).into(),
             token: Token::NONE,
@@ -185,11 +185,11 @@ impl ClassicStore {
             Voided::Key { .. } => self.break_key(key).await,
             Voided::Claim { id, released: true } => {
                 self.note_left(key, id);
-                self.release(key, id, Verb::Release).await
+                self.release(key, id, Verb::RELEASE).await
             }
             Voided::Claim { id, .. } => {
                 self.claims.remove(key, id);
-                self.release(key, id, Verb::Withdraw).await
+                self.release(key, id, Verb::WITHDRAW).await
             }
         }
     }
@@ -276,8 +276,8 @@ impl LockStore for ClassicStore {
                 // Noted before it is sent: a claim under way must not come back.
                 self.note_left(key, &release.id);
                 let verb = match release.settled {
-                    true => Verb::Release,
-                    false => Verb::Withdraw,
+                    true => Verb::RELEASE,
+                    false => Verb::WITHDRAW,
                 };
                 self.release(key, &release.id, verb).await?
             }

@@ -16,19 +16,22 @@ pub(super) static STEP: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lu
 /// The script that looks.
 pub(super) static LOOK: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/look.lua")));
 
-/// What is asked for.
+/// What is asked for: its name in the script, and whether it is sent only after everything that was
+/// given up on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) struct Verb(pub(super) &'static str, pub(super) bool);
+
+impl Verb {
     /// The key, for a claim that was never asked for before.
-    First,
+    pub(super) const FIRST: Self = Self("first", false);
     /// The key, again.
-    Claim,
-    Renew,
-    Release,
+    pub(super) const CLAIM: Self = Self("claim", false);
+    pub(super) const RENEW: Self = Self("renew", false);
+    pub(super) const RELEASE: Self = Self("release", false);
     /// The same, of a claim that was given up before it was answered: whatever asks for it must
     /// arrive first, since the record keeps no released ids.
-    Withdraw,
-    Break,
+    pub(super) const WITHDRAW: Self = Self("release", true);
+    pub(super) const BREAK: Self = Self("break", false);
 }
 
 /// How long a key lives; `None`: for ever.
@@ -46,24 +49,6 @@ pub(super) enum Outcome {
     /// The key contains this id, from another client.
     Taken,
     Nobodys,
-}
-
-impl Verb {
-    /// Its name in the script.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Claim => "claim",
-            Self::Renew => "renew",
-            Self::Release | Self::Withdraw => "release",
-            Self::Break => "break",
-        }
-    }
-
-    /// Whether it is sent only after everything that was given up on the connection.
-    pub(super) fn is_last(self) -> bool {
-        self == Self::Withdraw
-    }
 }
 
 /// A TTL as the script takes it, rounded up: the server must not end a lease before its holder
@@ -130,16 +115,16 @@ mod tests {
     /// A claim that was given up must not arrive after its release.
     #[test]
     fn a_withdrawal_is_a_release_that_is_sent_last() {
-        for (verb, last) in [
-            (Verb::First, false),
-            (Verb::Claim, false),
-            (Verb::Renew, false),
-            (Verb::Release, false),
-            (Verb::Withdraw, true),
-            (Verb::Break, false),
+        for verb in [
+            Verb::FIRST,
+            Verb::CLAIM,
+            Verb::RENEW,
+            Verb::RELEASE,
+            Verb::BREAK,
         ] {
-            assert_eq!(verb.is_last(), last, "{verb:?}");
+            assert!(!verb.1, "{verb:?}");
         }
+        assert_eq!(Verb::WITHDRAW, Verb(Verb::RELEASE.0, true));
     }
 
     #[test]

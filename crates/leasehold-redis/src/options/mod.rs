@@ -20,8 +20,9 @@ use leasehold_store::{AuditLimit, setters};
 
 use self::acknowledge::Acknowledge;
 pub use self::address::{RedisAddress, RedisLayout};
-use self::params::{OF_SENTINELS, OF_SOCKETS, not_acknowledged, not_quarantined};
-use self::params::{only_native, parse_db};
+use self::params::{
+    OF_SENTINELS, OF_SOCKETS, not_acknowledged, not_quarantined, only_native, parse_db,
+};
 use self::restart::Restart;
 use self::sentinels::Sentinels;
 

@@ -132,14 +132,12 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
     let apart = Duration::from_micros(ahead().max()?.abs_diff(ahead().min()?));
     let within = clocks.iter().map(|clock| clock.within).max()?;
     let found = format!("the servers' clocks differ by {}", server::millis(apart));
-    if apart <= server::CLOCK_TOLERANCE + within * 2 {
-        return Some(Finding::new(Severity::Fine, CLOCK, found));
-    }
-    Some(
-        Finding::new(Severity::Warning, CLOCK, found)
+    Some(match apart <= server::CLOCK_TOLERANCE + within * 2 {
+        true => Finding::new(Severity::Fine, CLOCK, found),
+        false => Finding::new(Severity::Warning, CLOCK, found)
             .meaning("some servers expire leases earlier than their holders expect")
             .remedied("synchronise all clocks with a time service that slews and never steps them"),
-    )
+    })
 }
 
 /// Whether a voter votes.

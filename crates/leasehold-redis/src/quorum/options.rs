@@ -287,13 +287,11 @@ impl RedlockOptions {
         let servers: Vec<_> = self.servers.iter().map(one).collect();
         let member = |server: &RedisOptions| server.shown_login() + &server.address.shown();
         let members: Vec<_> = servers.iter().map(member).collect();
-        let first = servers.first();
-        let tls = match first.is_some_and(RedisOptions::is_encrypted) {
-            true => "s",
-            false => "",
+        let around = |first: &RedisOptions| {
+            let tls = if first.is_encrypted() { "s" } else { "" };
+            (tls, format!("/{}{}", first.db, first.shown_params()))
         };
-        let tail = first.map(|first| format!("/{}{}", first.db, first.shown_params()));
-        let tail = tail.unwrap_or_default();
+        let (tls, tail) = servers.first().map(around).unwrap_or_default();
         let mut url = format!("redlock{tls}://{}{tail}", members.join(","));
         add_params(&mut url, PARAMS, self);
         url

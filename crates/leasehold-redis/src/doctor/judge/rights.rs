@@ -71,14 +71,13 @@ pub(super) fn channels(facts: &Facts) -> Option<Finding> {
         _ => return None,
     };
     let prefix = &facts.options.prefix;
-    Some(
-        Finding::new(Note, "channels", found)
-            .meaning("they can make clients send needless requests; they cannot fake a grant")
-            .remedied(format!(
-                "ACL SETUSER <name> resetchannels, with &{prefix}* for leasehold; \
-                 acl-pubsub-default resetchannels"
-            )),
-    )
+    let finding = Finding::new(Note, "channels", found)
+        .meaning("they can make clients send needless requests; they cannot fake a grant")
+        .remedied(format!(
+            "ACL SETUSER <name> resetchannels, with &{prefix}* for leasehold; acl-pubsub-default \
+             resetchannels"
+        ));
+    Some(finding)
 }
 
 /// Who has acknowledged the grant of the trial, where a policy asks for it.

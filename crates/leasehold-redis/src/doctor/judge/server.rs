@@ -67,17 +67,15 @@ pub(super) fn version(facts: &Facts) -> Finding {
 }
 
 pub(super) fn role(facts: &Facts) -> Option<Finding> {
-    if facts.part != Part::Node && facts.info("cluster_enabled") == "1" {
-        return Some(
-            Finding::new(Unsafe, "role", "it is a node of a Redis Cluster")
-                .meaning("it keeps only some of the keys, and refuses the others")
-                .remedied("use redis-cluster://"),
-        );
-    }
-    (facts.info("role") == "slave").then(|| {
-        Finding::new(Unsafe, "role", "it is a replica")
+    let in_cluster = facts.part != Part::Node && facts.info("cluster_enabled") == "1";
+    Some(match facts.info("role") {
+        _ if in_cluster => Finding::new(Unsafe, "role", "it is a node of a Redis Cluster")
+            .meaning("it keeps only some of the keys, and refuses the others")
+            .remedied("use redis-cluster://"),
+        "slave" => Finding::new(Unsafe, "role", "it is a replica")
             .meaning("only the primary grants locks")
-            .remedied("connect to the primary, or use redis-sentinel://, which finds it")
+            .remedied("connect to the primary, or use redis-sentinel://, which finds it"),
+        _ => return None,
     })
 }
 
@@ -216,11 +214,10 @@ fn behind(replica: &Replica<'_>) -> Option<Finding> {
         }
         _ => return None,
     };
-    Some(
-        Finding::new(Warning, "replicas", found)
-            .meaning("if it is promoted, recent grants are lost")
-            .remedied("check its log, and the network between the two"),
-    )
+    let behind = Finding::new(Warning, "replicas", found)
+        .meaning("if it is promoted, recent grants are lost")
+        .remedied("check its log, and the network between the two");
+    Some(behind)
 }
 
 /// Whether a primary that is cut off keeps granting; where a quarantine follows a fail-over,

@@ -103,10 +103,8 @@ impl Facts {
     /// step, and for how many seconds nothing was heard of it.
     pub(super) fn replicas(&self) -> Vec<Replica<'_>> {
         let fields = (0..).map(|number| self.info(&format!("slave{number}")));
-        fields
-            .take_while(|field| !field.is_empty())
-            .map(Replica::read)
-            .collect()
+        let fields = fields.take_while(|field| !field.is_empty());
+        fields.map(Replica::read).collect()
     }
 }
 

@@ -85,10 +85,9 @@ fn of_server(check: &'static str, error: &StoreError, facts: &Facts) -> Finding 
 /// Whether one of these says that locks cannot be used: the others that are as bad
 /// say that what is promised may end.
 pub(super) fn is_unusable(findings: &[Finding]) -> bool {
-    let mut bad = findings
-        .iter()
-        .filter(|finding| finding.severity >= Severity::Unsafe);
-    bad.any(|finding| !matches!(finding.check, EVICTION | CLOCK))
+    let is_of_promise = |it: &&Finding| matches!(it.check, EVICTION | CLOCK);
+    let mut others = findings.iter().filter(|it| !is_of_promise(it));
+    others.any(|it| it.severity >= Severity::Unsafe)
 }
 
 /// What all servers of a store are together.

@@ -102,11 +102,8 @@ async fn look(socket: &Socket, facts: &mut Facts, terms: Option<&SetTerms>) -> R
 
 /// Reads the answer to `ACL LIST`: a rule a line.
 fn users(answer: &Value) -> Option<Users> {
-    let Value::Array(lines) = answer else {
-        return None;
-    };
     let mut users = Users::default();
-    for line in lines.iter().filter_map(text_of) {
+    for line in items(answer)?.iter().filter_map(text_of) {
         // What stands in brackets gives rights besides, and never to all channels alone.
         let rule = line.split(" (").next().unwrap_or_default();
         let mut words = rule.split(' ').skip(1);

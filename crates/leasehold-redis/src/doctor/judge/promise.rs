@@ -72,16 +72,16 @@ pub(in super::super) fn promise_together(
         (_, false) => CLUSTER,
     };
     let promise = facts.first().map_or(NOTHING, usual).to_owned() + &eviction_ends(facts);
-    if is_unusable(found) {
-        return format!("Nothing until {quorum} servers vote. From then on: {promise}");
+    match unusable {
+        _ if is_unusable(found) => {
+            format!("Nothing until {quorum} servers vote. From then on: {promise}")
+        }
+        [] => promise,
+        _ => format!(
+            "{promise} Nothing for the locks on {}: they cannot be used.",
+            unusable.join(" or ")
+        ),
     }
-    if unusable.is_empty() {
-        return promise;
-    }
-    format!(
-        "{promise} Nothing for the locks on {}: they cannot be used.",
-        unusable.join(" or ")
-    )
 }
 
 /// What ends exclusion where the memory of a server is bounded.

@@ -55,13 +55,10 @@ pub(super) fn evicts(facts: &Facts) -> Option<&str> {
 
 /// What the server is, and its version: Redis 7.0.15, Valkey 8.1.0.
 pub(super) fn version(facts: &Facts) -> Finding {
-    let (name, version) = match facts.info("valkey_version") {
-        "" => ("Redis", facts.info("redis_version")),
-        valkey => ("Valkey", valkey),
-    };
-    let found = match version {
-        "" => "the server does not report its version".to_owned(),
-        version => format!("{name} {version}"),
+    let found = match (facts.info("valkey_version"), facts.info("redis_version")) {
+        ("", "") => "the server does not report its version".to_owned(),
+        ("", redis) => format!("Redis {redis}"),
+        (valkey, _) => format!("Valkey {valkey}"),
     };
     Finding::new(Fine, "version", found)
 }

@@ -11,7 +11,7 @@ use leasehold_store::{LockStore, StoreError, debug};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
 use crate::classic::ClassicStore;
-use crate::options::{RedisAddress, RedisLayout, RedisOptions};
+use crate::options::{RedisLayout, RedisOptions};
 use crate::queue::RedisStore;
 use crate::quorum::{RedlockOptions, RedlockStore};
 use crate::routing::cluster::RedisClusterOptions;
@@ -200,9 +200,7 @@ impl RedlockOptions {
 impl RedisOptions {
     /// Also one for the Sentinels.
     fn has_password(&self) -> bool {
-        let of_sentinels =
-            matches!(&self.address, RedisAddress::Sentinel(it) if it.password.is_some());
-        self.access.password.is_some() || of_sentinels
+        *self != self.clone().without_passwords()
     }
 }
 

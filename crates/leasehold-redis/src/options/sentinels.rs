@@ -4,7 +4,7 @@ use std::fmt;
 
 use leasehold_core::Invalid;
 use leasehold_store::params::encode_name;
-use url::{Host, Url};
+use url::Url;
 
 use super::url::{decode, host_name};
 
@@ -139,9 +139,7 @@ fn node((text, which): (&str, usize)) -> Result<(String, u16), Invalid> {
     if !matches!(url.path(), "" | "/") || !url.username().is_empty() {
         return Err(unreadable());
     }
-    let host = url.host().filter(|host| *host != Host::Domain(""));
-    let host = host_name(&host.ok_or_else(unreadable)?)?;
-    Ok((host, url.port().unwrap_or(PORT)))
+    Ok((host_name(&url, unreadable)?, url.port().unwrap_or(PORT)))
 }
 
 /// Takes apart what stands behind a URL scheme: the login with its @, the hosts, and the rest.

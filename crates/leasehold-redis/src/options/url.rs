@@ -168,7 +168,15 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
     let tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
     match scheme {
         "redis" | "valkey" | "rediss" | "valkeys" => {
-            let (host, port) = (host(url)?, url.port().unwrap_or(6379));
+            // Meant for a machine whose name a variable should have held, it would lead to
+            // another server on each.
+            let missing = || {
+                Invalid::new(
+                    "the URL names no host",
+                    "write redis://127.0.0.1/ for a server on this machine",
+                )
+            };
+            let (host, port) = (host_name(url, missing)?, url.port().unwrap_or(6379));
             let db = url.path().trim_start_matches('/');
             Ok((RedisAddress::Tcp { host, port, tls }, db))
         }
@@ -200,25 +208,14 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
     }
 }
 
-fn host(url: &Url) -> Result<String, Invalid> {
-    match url.host() {
-        // Meant for a machine whose name a variable should have held, it would lead to
-        // another server on each.
-        None | Some(Host::Domain("")) => Err(Invalid::new(
-            "the URL names no host",
-            "write redis://127.0.0.1/ for a server on this machine",
-        )),
-        Some(host) => host_name(&host),
-    }
-}
-
-/// Returns the host name to connect to. Characters that would end it in a URL are refused.
-pub(crate) fn host_name(host: &Host<&str>) -> Result<String, Invalid> {
-    let Host::Domain(name) = host else {
-        let text = host.to_string();
-        return Ok(text.trim_matches(['[', ']']).to_owned());
+/// Returns the host name to connect to, or why one that is missing is refused. So are characters
+/// that would end it in a URL.
+pub(super) fn host_name(url: &Url, missing: impl FnOnce() -> Invalid) -> Result<String, Invalid> {
+    let name = match url.host() {
+        None | Some(Host::Domain("")) => return Err(missing()),
+        Some(Host::Domain(name)) => decode("host", name)?,
+        Some(address) => return Ok(address.to_string().trim_matches(['[', ']']).to_owned()),
     };
-    let name = decode("host", name)?;
     let odd = |c: char| c.is_control() || c.is_whitespace() || "/?#@,:[]%\\<>^|".contains(c);
     if name.contains(odd) {
         return Err(Invalid::new(

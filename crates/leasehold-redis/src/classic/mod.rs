@@ -34,15 +34,6 @@ use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
 
-/// What is known of a claim id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    /// This client has claimed with it.
-    Here,
-    /// The claim has left, and does not come back.
-    Left,
-}
-
 /// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
 /// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
 /// dropped.
@@ -58,7 +49,8 @@ enum Known {
 /// ```
 pub struct ClassicStore {
     route: Route,
-    claims: ClaimTable<Known>,
+    /// Whether a claim has left, and does not come back.
+    claims: ClaimTable<bool>,
 }
 
 impl ClassicStore {
@@ -128,14 +120,14 @@ impl ClassicStore {
         claim.mode.check()?;
         check_claim(claim)?;
         let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
-        let known = |known: Option<&Known>| known.copied().unwrap_or(Known::Here);
-        let verb = match self.claims.note((key, id), (now + ttl, now), known) {
+        let has_left = |known: Option<&bool>| known.is_some_and(|left| *left);
+        let verb = match self.claims.note((key, id), (now + ttl, now), has_left) {
             None => Verb::FIRST,
-            Some(Known::Here) => Verb::CLAIM,
-            Some(Known::Left) => return Ok(Reply::Gone),
+            Some(false) => Verb::CLAIM,
+            Some(true) => return Ok(Reply::Gone),
         };
         Ok(match self.ask(key, verb, id.expose(), millis(ttl)).await? {
-            Outcome::Ours(_) if matches!(self.claims.get(key, id), Some((Known::Left, _))) => {
+            Outcome::Ours(_) if self.claims.get(key, id).is_some_and(|(left, _)| left) => {
                 // It was released while it was asked for.
                 self.ask(key, Verb::RELEASE, id.expose(), 0).await?;
                 Reply::Gone
@@ -196,7 +188,7 @@ impl ClassicStore {
 
     fn note_left(&self, key: &Key, id: &ClaimId) {
         let now = clock::now();
-        self.claims.note((key, id), (now, now), |_| Known::Left);
+        self.claims.note((key, id), (now, now), |_| true);
     }
 }
 

@@ -124,9 +124,8 @@ const OF_ALL: &[Param<RedisOptions>] = &[
     }),
     ("acknowledge", |options| {
         let shown = options.acknowledge.map(|policy| policy.by.to_string());
-        Field::custom(shown, |text| {
-            acknowledge::parse(text).map(|it| options.acknowledge = it)
-        })
+        let read = |text: &str| acknowledge::parse(text).map(|it| options.acknowledge = it);
+        Field::custom(shown, read)
     }),
     ("acknowledge_timeout", |options| match &mut options.acknowledge {
         Some(policy) => DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT),
@@ -139,9 +138,8 @@ const OF_ALL: &[Param<RedisOptions>] = &[
     ("restart", |options| {
         let shown = options.restart.quarantine();
         let shown = shown.map(|_| "quarantine".to_owned());
-        Field::custom(shown, |text| {
-            restart::parse(text).map(|it| options.restart = it)
-        })
+        let read = |text: &str| restart::parse(text).map(|it| options.restart = it);
+        Field::custom(shown, read)
     }),
     ("max_ttl", |options| match &mut options.restart {
         Restart::Quarantine(it) => DurationOr(&mut it.max_ttl, restart::USUAL_MAX_TTL),

@@ -98,8 +98,7 @@ impl Sentinels {
 
     /// The part of a URL between the credentials and the database.
     pub(crate) fn show(&self) -> String {
-        let mut text = self.names().join(",");
-        text.push('/');
+        let mut text = self.names().join(",") + "/";
         encode_name(&self.master, &mut text);
         text
     }

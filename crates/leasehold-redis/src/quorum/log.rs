@@ -38,22 +38,19 @@ impl AuditLog for QuorumLog<'_> {
             let member = &self.inner.members[self.turn];
             let page = member.within(limit, log.next_page()).await;
             self.report.note(self.turn, &page);
+            let had_failed = std::mem::replace(has_failed, page.is_err());
             match page {
-                Ok(mut records) => {
-                    *has_failed = false;
-                    if !records.is_empty() {
-                        for record in &mut records {
-                            record.server = Some(member.name.clone());
-                        }
-                        return Ok(records);
+                Ok(mut records) if !records.is_empty() => {
+                    for record in &mut records {
+                        record.server = Some(member.name.clone());
                     }
+                    return Ok(records);
                 }
-                Err(error) => {
-                    if !std::mem::replace(has_failed, true) {
-                        let server = &member.name;
-                        tracing::warn!(%server, %error, "the audit log of this server cannot be read");
-                    }
+                Err(error) if !had_failed => {
+                    let server = &member.name;
+                    tracing::warn!(%server, %error, "the audit log of this server cannot be read");
                 }
+                Ok(_) | Err(_) => {}
             }
             self.turn += 1;
         }

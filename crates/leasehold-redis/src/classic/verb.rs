@@ -69,15 +69,11 @@ fn parts(answer: &Value) -> Result<&[Value], StoreError> {
 
 /// Reads what the script of the steps answered.
 pub(super) fn read(answer: &Value) -> Result<Outcome, StoreError> {
-    let [Value::Int(code), Value::Int(left)] = parts(answer)? else {
-        return Err(unreadable(answer));
-    };
-    let left = read_left(*left);
-    match *code {
-        1 => Ok(Outcome::Ours(left)),
-        2 => Ok(Outcome::Others(left)),
-        3 => Ok(Outcome::Taken),
-        4 => Ok(Outcome::Nobodys),
+    match parts(answer)? {
+        [Value::Int(1), Value::Int(left)] => Ok(Outcome::Ours(read_left(*left))),
+        [Value::Int(2), Value::Int(left)] => Ok(Outcome::Others(read_left(*left))),
+        [Value::Int(3), Value::Int(_)] => Ok(Outcome::Taken),
+        [Value::Int(4), Value::Int(_)] => Ok(Outcome::Nobodys),
         _ => Err(unreadable(answer)),
     }
 }
@@ -97,13 +93,11 @@ pub(super) fn read_found(answer: &Value) -> Result<Found, StoreError> {
     }
     match answers {
         [_, Value::Nil, Value::Int(_)] => Ok(None),
-        [_, Value::BulkString(value), Value::Int(left)] => {
+        [_, Value::BulkString(value), Value::Int(left)] => match value.as_slice() {
             // A native record, of any version.
-            if matches!(value.as_slice(), [b'l', b'h' | b'q', 1..=31, ..]) {
-                return Err(errors::native());
-            }
-            Ok(Some((value.clone(), read_left(*left))))
-        }
+            [b'l', b'h' | b'q', 1..=31, ..] => Err(errors::native()),
+            _ => Ok(Some((value.clone(), read_left(*left)))),
+        },
         _ => Err(unreadable(answer)),
     }
 }

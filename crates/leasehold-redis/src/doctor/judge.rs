@@ -33,10 +33,8 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(server::version(facts));
         findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
         findings.extend(server::role(facts));
-        findings.extend(facts.vote.map(|vote| match facts.options.restart {
-            Restart::Trust => votes(vote),
-            Restart::Quarantine(_) => grants(vote),
-        }));
+        let alone = facts.options.restart != Restart::Trust;
+        findings.extend(facts.vote.map(|vote| votes(vote, alone)));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
         findings.extend(rights::rights(facts));
         if let Some(trial) = &facts.trial {
@@ -139,52 +137,46 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
     })
 }
 
-/// Whether a voter votes.
-fn votes(vote: Vote) -> Finding {
-    let finding = |found: &str| Finding::new(Severity::Warning, "vote", found);
-    match vote {
-        Vote::Now => Finding::new(Severity::Fine, "vote", "it votes"),
-        Vote::After(left) => finding(&format!("it votes again after {} s", left.as_secs() + 1))
-            .meaning("until then the other servers must form the quorum without it")
-            .remedied("nothing: the quarantine ends by itself"),
-        Vote::Restarted => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the next claim; after that it votes again")
-            .remedied("nothing: the quarantine ends by itself"),
-        Vote::Foreign => {
-            finding("it belongs to another set of servers, or to clients with other settings")
-                .meaning("it does not vote in this set")
-                .remedied("leasehold init -S URL moves it to this set")
-        }
-        Vote::Unmarked => finding("it has never been used in a set")
-            .meaning("its quarantine starts with the first claim; after that it votes")
-            .remedied("if it is new, run leasehold init -S URL"),
-    }
-}
-
-/// Whether a server that keeps all locks grants.
-pub(super) fn grants(vote: Vote) -> Finding {
-    let finding = |found: &str| Finding::new(Severity::Warning, "quarantine", found);
-    match vote {
-        Vote::Now => Finding::new(Severity::Fine, "quarantine", "it grants"),
-        Vote::After(left) => finding(&format!("it grants again after {} s", left.as_secs() + 1))
-            .meaning("until then holders keep their locks, and everybody else waits")
-            .remedied("nothing: the quarantine ends by itself"),
-        Vote::Restarted => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the first claim; after that it grants again")
-            .remedied("nothing: the quarantine ends by itself"),
-        Vote::Unmarked => finding("it has no mark: it is new, or has lost its data")
-            .meaning("its quarantine starts with the first claim; after that it grants")
-            .remedied("if it is new, run leasehold init -S URL"),
-        Vote::Foreign => {
+/// Whether a voter votes, or a server that keeps all locks grants.
+pub(super) fn votes(vote: Vote, alone: bool) -> Finding {
+    let check = if alone { "quarantine" } else { "vote" };
+    let finding = |found: &str| Finding::new(Severity::Warning, check, found);
+    let seconds = |left: Duration| left.as_secs() + 1;
+    let finding = match (vote, alone) {
+        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it grants"),
+        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it votes"),
+        (Vote::After(left), true) => finding(&format!("it grants again after {} s", seconds(left)))
+            .meaning("until then holders keep their locks, and everybody else waits"),
+        (Vote::After(left), false) => finding(&format!("it votes again after {} s", seconds(left)))
+            .meaning("until then the other servers must form the quorum without it"),
+        (Vote::Restarted, true) => finding("it was restarted, and has received no claim since")
+            .meaning("its quarantine starts with the first claim; after that it grants again"),
+        (Vote::Restarted, false) => finding("it was restarted, and has received no claim since")
+            .meaning("its quarantine starts with the next claim; after that it votes again"),
+        (Vote::Unmarked, true) => finding("it has no mark: it is new, or has lost its data")
+            .meaning("its quarantine starts with the first claim; after that it grants"),
+        (Vote::Unmarked, false) => finding("it has never been used in a set")
+            .meaning("its quarantine starts with the first claim; after that it votes"),
+        (Vote::Foreign, true) => {
             let found = "it belongs to clients with other settings";
-            Finding::new(Severity::Unsafe, "quarantine", found)
+            return Finding::new(Severity::Unsafe, check, found)
                 .meaning("it refuses clients with these settings")
                 .remedied(
                     "use the same max_ttl and quarantine in all clients; leasehold init -S URL \
                      changes the server's",
-                )
+                );
         }
-    }
+        (Vote::Foreign, false) => {
+            let found = "it belongs to another set of servers, or to clients with other settings";
+            return finding(found)
+                .meaning("it does not vote in this set")
+                .remedied("leasehold init -S URL moves it to this set");
+        }
+    };
+    finding.remedied(match vote {
+        Vote::Unmarked => "if it is new, run leasehold init -S URL",
+        _ => "nothing: the quarantine ends by itself",
+    })
 }
 
 /// What locks that other libraries share cannot do.

@@ -5,6 +5,7 @@ use leasehold_store::scheme::Initialised;
 use leasehold_store::sync::check_runtime;
 
 use super::{RedlockOptions, RedlockStore};
+use crate::classic::unsupported;
 use crate::connection::gate;
 
 impl RedlockStore {
@@ -23,9 +24,7 @@ impl RedlockStore {
     /// is in its [`Initialised::outcome`].
     pub async fn initialise(options: RedlockOptions) -> Result<Vec<Initialised>, StoreError> {
         if options.is_classic() {
-            return Err(crate::classic::unsupported(
-                "its servers have no mark and need none",
-            ));
+            return Err(unsupported("its servers have no mark and need none"));
         }
         check_runtime()?;
         options.check()?;
@@ -37,9 +36,8 @@ impl RedlockStore {
             let prefix = &member.shared.endpoint.options.prefix;
             gate::mark(&wire, prefix, &inner.terms).await
         });
-        let marked = inner.members.iter().zip(outcomes.await);
-        Ok(marked
-            .map(|(member, outcome)| Initialised::new(&*member.name, outcome))
-            .collect())
+        let outcomes = inner.members.iter().zip(outcomes.await);
+        let marked = outcomes.map(|(member, outcome)| Initialised::new(&*member.name, outcome));
+        Ok(marked.collect())
     }
 }

@@ -78,10 +78,8 @@ impl ClassicStore {
 
     /// The same for a server that is reached so.
     pub(super) fn by(route: Route) -> Self {
-        Self {
-            route,
-            claims: ClaimTable::default(),
-        }
+        let claims = ClaimTable::default();
+        Self { route, claims }
     }
 
     /// Returns the URL of the server or cluster, without the password.
@@ -165,10 +163,8 @@ impl ClassicStore {
 
     async fn break_key(&self, key: &Key) -> Result<Reply, StoreError> {
         let broken = self.ask(key, Verb::BREAK, "", 0).await?;
-        Ok(Reply::Broken {
-            holders: matches!(broken, Outcome::Ours(_)).into(),
-            token: Token::NONE,
-        })
+        let (holders, token) = (matches!(broken, Outcome::Ours(_)).into(), Token::NONE);
+        Ok(Reply::Broken { holders, token })
     }
 
     /// As a member of a set is asked. A vote that is only taken back may be asked for again.
@@ -215,6 +211,7 @@ pub(super) fn check_renew(renew: &Renew) -> Result<(), StoreError> {
 const NO_PERMITS: &str = "its record stores one holder, so there are no permits";
 const NO_READERS: &str = "its record stores one holder, so there are no readers";
 const NO_NOTES: &str = "its record cannot store a note";
+const NO_WATCHERS: &str = "its record cannot store who watches a key";
 const NO_OWNERS: &str = "its record stores no owner, so there are no re-entrant locks";
 const NO_MINIMUM: &str = "a release deletes its record, so there is no minimum hold";
 const NO_ROTATION: &str =
@@ -277,9 +274,7 @@ impl LockStore for ClassicStore {
             Command::Break { only: Some(_), .. } => return Err(no_tokens()),
             Command::Break { .. } => self.break_key(key).await?,
             Command::Resize { .. } => return Err(unsupported(NO_PERMITS)),
-            Command::Watch { .. } => {
-                return Err(unsupported("its record cannot store who watches a key"));
-            }
+            Command::Watch { .. } => return Err(unsupported(NO_WATCHERS)),
             Command::Unheard { .. } | Command::Bury { .. } => return Err(stores_own(command)),
         };
         Ok(Answer::new(reply, at, 0))

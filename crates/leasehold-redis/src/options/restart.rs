@@ -54,19 +54,15 @@ impl Quarantine {
     /// Makes a quarantine of twice `max_ttl`, for TTLs of at most `max_ttl`.
     #[must_use]
     pub const fn new(max_ttl: Duration) -> Self {
-        Self {
-            max_ttl,
-            lasts: None,
-        }
+        let lasts = None;
+        Self { max_ttl, lasts }
     }
 
     /// Sets how long the quarantine lasts: at least twice `max_ttl`.
     #[must_use]
-    pub const fn lasting(self, lasts: Duration) -> Self {
-        Self {
-            lasts: Some(lasts),
-            ..self
-        }
+    pub const fn lasting(mut self, lasts: Duration) -> Self {
+        self.lasts = Some(lasts);
+        self
     }
 
     /// Returns how long the quarantine lasts.
@@ -77,10 +73,9 @@ impl Quarantine {
 
     /// What all clients of the server must agree on.
     pub(crate) fn terms(&self) -> SetTerms {
-        SetTerms {
-            set: format!("one server {}ms", self.max_ttl.as_millis()),
-            quarantine: self.lasts(),
-        }
+        let set = format!("one server {}ms", self.max_ttl.as_millis());
+        let quarantine = self.lasts();
+        SetTerms { set, quarantine }
     }
 }
 

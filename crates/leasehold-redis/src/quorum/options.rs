@@ -265,10 +265,9 @@ impl RedlockOptions {
             addresses.sort_unstable();
             format!("{:016x}", fnv(addresses.join(",").as_bytes()))
         });
-        SetTerms {
-            set: format!("{name} {}ms", self.max_ttl.as_millis()),
-            quarantine: self.quarantine(),
-        }
+        let set = format!("{name} {}ms", self.max_ttl.as_millis());
+        let quarantine = self.quarantine();
+        SetTerms { set, quarantine }
     }
 
     /// Returns the URL of these options, without the passwords. Except for these, parsing it

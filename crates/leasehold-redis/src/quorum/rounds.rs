@@ -151,10 +151,8 @@ impl Inner {
         until: Moment,
     ) -> oneshot::Receiver<ReleaseVerdict> {
         let id = id.clone();
-        let command = Command::Void(Void {
-            up_to,
-            whose: Voided::Claim { id, released },
-        });
+        let whose = Voided::Claim { id, released };
+        let command = Command::Void(Void { up_to, whose });
         let release = QuorumRelease::new(self.size, clock::now(), until, held, random_u64());
         let (told, verdict) = oneshot::channel();
         tokio::spawn(Arc::clone(self).leave(key.clone(), command, release, told));

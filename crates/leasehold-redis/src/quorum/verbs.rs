@@ -65,9 +65,8 @@ impl RedlockStore {
             RoundVerdict::Held { token } => inner.held(key, claim, token, at),
             RoundVerdict::Busy { left } => {
                 inner.abandon(key, id).await;
-                Reply::Busy {
-                    blocked_until: at + left,
-                }
+                let blocked_until = at + left;
+                Reply::Busy { blocked_until }
             }
             RoundVerdict::Taken => {
                 inner.claims.remove(key, id);
@@ -192,10 +191,8 @@ impl RedlockStore {
         let command = Command::Void(Void { up_to, whose });
         let answers = inner.ask_quorum(key, &command).await?;
         let held = |answer: &Answer| matches!(answer.reply, Reply::Broken { holders: 1.., .. });
-        Ok(Reply::Broken {
-            holders: answers.iter().any(held).into(),
-            token: up_to,
-        })
+        let (holders, token) = (answers.iter().any(held).into(), up_to);
+        Ok(Reply::Broken { holders, token })
     }
 }
 

@@ -101,7 +101,7 @@ impl Facts {
 
     /// The replicas that are connected: how each is called, whether it is in
     /// step, and for how many seconds nothing was heard of it.
-    pub(super) fn replicas(&self) -> Vec<Replica<'_>> {
+    pub(super) fn replicas(&self) -> Vec<Replica> {
         let fields = (0..).map(|number| self.info(&format!("slave{number}")));
         let fields = fields.take_while(|field| !field.is_empty());
         fields.map(Replica::read).collect()
@@ -109,27 +109,27 @@ impl Facts {
 }
 
 /// A replica, as its primary sees it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Replica<'a> {
-    pub(super) host: &'a str,
-    pub(super) port: &'a str,
+#[derive(Debug, Clone)]
+pub(super) struct Replica {
+    /// Host and port.
+    pub(super) name: String,
     pub(super) online: bool,
     /// Seconds.
     pub(super) silent_for: u64,
 }
 
-impl<'a> Replica<'a> {
+impl Replica {
     /// Reads `ip=…,port=…,state=online,offset=…,lag=0`.
-    fn read(line: &'a str) -> Self {
-        let get = |name| {
+    fn read(line: &str) -> Self {
+        let get = |name: &str| {
             let mut fields = line.split(',').filter_map(|part| part.split_once('='));
             fields.find_map(|(field, value)| (field == name).then_some(value))
         };
+        let text = |name| get(name).unwrap_or_default();
         Self {
-            host: get("ip").unwrap_or_default(),
-            port: get("port").unwrap_or_default(),
-            online: get("state") == Some("online"),
-            silent_for: get("lag").and_then(|lag| lag.parse().ok()).unwrap_or(0),
+            name: format!("{}:{}", text("ip"), text("port")),
+            online: text("state") == "online",
+            silent_for: text("lag").parse().unwrap_or(0),
         }
     }
 }

@@ -44,8 +44,7 @@ pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> St
         return error;
     }
     let why = "the server closes connections at the first request";
-    let message = format!("cannot connect to {address}: {why}");
-    let closed = unavailable(message);
+    let closed = unavailable(format!("cannot connect to {address}: {why}"));
     let closed = match encrypted {
         true => closed.with_hint(
             "a proxy that forbids HELLO, INFO or scripts (such as twemproxy) cannot be used: \
@@ -61,7 +60,6 @@ pub(crate) fn of_closed(address: &str, encrypted: bool, error: StoreError) -> St
 
 /// An error in opening a connection: nothing was asked yet.
 pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
-    let limit = dialling.limit;
     let io = io_error(&error);
     let said = |message: String, hint: &str| unavailable(message).with_hint(hint);
     let text = tame(&error.to_string());
@@ -74,10 +72,10 @@ pub(crate) fn of_opening(error: RedisError, dialling: &Dialling) -> StoreError {
             )
         }
         _ if error.is_timeout() && dialling.encrypted => said(
-            format!("no TLS connection within {}", written(limit)),
+            format!("no TLS connection within {}", written(dialling.limit)),
             "is the server running? a port without TLS does not answer: use redis:// for it",
         ),
-        _ if error.is_timeout() => silent(limit)
+        _ if error.is_timeout() => silent(dialling.limit)
             .with_hint("is the server running, and reachable from here? does the port expect TLS?"),
         Some(io::ErrorKind::ConnectionRefused) => said(
             "connection refused".to_owned(),

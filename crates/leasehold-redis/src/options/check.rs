@@ -47,9 +47,9 @@ impl RedisOptions {
             ));
         }
         let bounds = || Duration::from_millis(10)..=Duration::from_secs(300);
-        let hint = "choose between 10 ms and 5 min";
-        check_bounds("a connect_timeout", self.connect_timeout, bounds(), hint)?;
-        check_bounds("a response_timeout", self.response_timeout, bounds(), hint)?;
+        let how = "choose between 10 ms and 5 min";
+        check_bounds("a connect_timeout", self.connect_timeout, bounds(), how)?;
+        check_bounds("a response_timeout", self.response_timeout, bounds(), how)?;
         if let RedisAddress::Sentinel(sentinels) = &self.address {
             sentinels.check()?;
         }
@@ -61,10 +61,8 @@ impl RedisOptions {
         }
         self.access.tls.certificate()?;
         if !self.is_encrypted() && !self.access.tls.is_default() {
-            return Err(Invalid::new(
-                "certificates are given, but the connection is not encrypted",
-                "use rediss://",
-            ));
+            let why = "certificates are given, but the connection is not encrypted";
+            return Err(Invalid::new(why, "use rediss://"));
         }
         Ok(())
     }

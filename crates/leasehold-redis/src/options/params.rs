@@ -69,17 +69,13 @@ pub(super) fn not_quarantined() -> Invalid {
 
 /// A parameter that means nothing in the classic layout, which has `why`.
 pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
-    Invalid::new(
-        format!("{name} has no effect with layout=classic, which has {why}"),
-        "leave it out",
-    )
+    let message = format!("{name} has no effect with layout=classic, which has {why}");
+    Invalid::new(message, "leave it out")
 }
 
 pub(super) fn parse_db(text: &str) -> Result<i64, Invalid> {
     text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
-        Invalid::new(
-            format!("the database {text:?} is not a number"),
-            "write redis://host/2 for database 2",
-        )
+        let why = format!("the database {text:?} is not a number");
+        Invalid::new(why, "write redis://host/2 for database 2")
     })
 }

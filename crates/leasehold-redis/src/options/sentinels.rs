@@ -70,9 +70,8 @@ impl Sentinels {
     /// handed back.
     pub(crate) fn from_url<'a>(hosts: &[&str], url: &'a Url) -> Result<(Self, &'a str), Invalid> {
         if url.path().contains('@') {
-            return Err(Invalid::plain(
-                "the name of the primary contains an @ that is not percent-encoded",
-            ));
+            let why = "the name of the primary contains an @ that is not percent-encoded";
+            return Err(Invalid::plain(why));
         }
         let mut path = url.path().trim_start_matches('/').splitn(2, '/');
         let master = decode("name of the primary", path.next().unwrap_or_default())?;
@@ -88,10 +87,8 @@ impl Sentinels {
             return Err(Invalid::new("the URL names no Sentinel", EXAMPLE));
         }
         if self.master.is_empty() {
-            return Err(Invalid::new(
-                "the URL does not contain the name of the primary, as the Sentinels know it",
-                EXAMPLE,
-            ));
+            let why = "the URL does not contain the name of the primary, as the Sentinels know it";
+            return Err(Invalid::new(why, EXAMPLE));
         }
         Ok(())
     }
@@ -123,10 +120,9 @@ impl fmt::Debug for Sentinels {
 
 /// An address as people write it.
 pub(crate) fn address(host: &str, port: u16) -> String {
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 

@@ -190,9 +190,8 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
             }
             let path = decode("path", url.path())?;
             if path.contains('\0') {
-                return Err(Invalid::plain(
-                    "the path of the socket contains a zero byte",
-                ));
+                let why = "the path of the socket contains a zero byte";
+                return Err(Invalid::plain(why));
             }
             Ok((RedisAddress::Unix(path.into()), ""))
         }
@@ -218,10 +217,8 @@ pub(super) fn host_name(url: &Url, missing: impl FnOnce() -> Invalid) -> Result<
     };
     let odd = |c: char| c.is_control() || c.is_whitespace() || "/?#@,:[]%\\<>^|".contains(c);
     if name.contains(odd) {
-        return Err(Invalid::new(
-            "the host in the URL is not a valid host name",
-            EXAMPLE,
-        ));
+        let why = "the host in the URL is not a valid host name";
+        return Err(Invalid::new(why, EXAMPLE));
     }
     Ok(name)
 }
@@ -233,10 +230,8 @@ pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
         code.is_some_and(|code| code.iter().all(u8::is_ascii_hexdigit))
     };
     if !text.split('%').skip(1).all(is_hex) {
-        return Err(Invalid::new(
-            format!("the {what} in the URL has invalid percent-encoding"),
-            "write %25 for a percent sign",
-        ));
+        let why = format!("the {what} in the URL has invalid percent-encoding");
+        return Err(Invalid::new(why, "write %25 for a percent sign"));
     }
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),

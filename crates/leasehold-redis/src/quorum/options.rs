@@ -229,17 +229,14 @@ impl RedlockOptions {
             let first = &self.servers[0];
             let agreed = |it: &RedisOptions| (it.prefix.clone(), it.layout, it.audit);
             if agreed(server) != agreed(first) {
-                return Err(Invalid::plain(
-                    "all servers of a set must have the same prefix, layout and audit",
-                ));
+                let why = "all servers of a set must have the same prefix, layout and audit";
+                return Err(Invalid::plain(why));
             }
         }
         addresses.sort_unstable();
         if let Some(twice) = addresses.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Invalid::new(
-                format!("the server {} is named twice", twice[0]),
-                "each server has one vote",
-            ));
+            let why = format!("the server {} is named twice", twice[0]);
+            return Err(Invalid::new(why, "each server has one vote"));
         }
         let bounds = Duration::from_millis(5)..=Duration::from_secs(30);
         let choose = "choose between 5 ms and 30 s";
@@ -250,9 +247,8 @@ impl RedlockOptions {
         check_times(self.max_ttl, on.unwrap_or(twice))?;
         match &self.set {
             Some(set) if set.is_empty() || set.len() > 64 || set.chars().any(char::is_control) => {
-                Err(Invalid::plain(
-                    "the name of a set must be 1 to 64 bytes, without control characters",
-                ))
+                let why = "the name of a set must be 1 to 64 bytes, without control characters";
+                Err(Invalid::plain(why))
             }
             _ => Ok(()),
         }

@@ -202,8 +202,8 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
 }
 
 /// A replica that has not the latest grants.
-fn behind(replica: &Replica<'_>) -> Option<Finding> {
-    let name = format!("{}:{}", replica.host, replica.port);
+fn behind(replica: &Replica) -> Option<Finding> {
+    let name = &replica.name;
     let found = match replica.silent_for {
         _ if !replica.online => format!("replica {name} is still synchronising"),
         silent @ SILENT.. => {

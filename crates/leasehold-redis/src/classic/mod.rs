@@ -130,7 +130,7 @@ impl ClassicStore {
                 self.ask(key, Verb::RELEASE, id.expose(), 0).await?;
                 Reply::Gone
             }
-            Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+            Outcome::Ours(left) => Reply::Standing(standing(id.expose(), deadline(at, left))),
             Outcome::Others(left) => Reply::Busy {
                 blocked_until: deadline(at, left),
             },
@@ -146,7 +146,7 @@ impl ClassicStore {
         check_renew(renew)?;
         let (id, ttl) = (&renew.id, millis(renew.ttl));
         Ok(match self.ask(key, Verb::RENEW, id.expose(), ttl).await? {
-            Outcome::Ours(left) => standing(id.expose(), deadline(at, left)),
+            Outcome::Ours(left) => Reply::Standing(standing(id.expose(), deadline(at, left))),
             _ => {
                 self.note_left(key, id);
                 Reply::Gone
@@ -239,15 +239,15 @@ pub(super) fn wall() -> StoreTime {
     StoreTime(u64::try_from(clock::wall().as_micros()).unwrap_or(u64::MAX))
 }
 
-pub(super) fn standing(id: &str, deadline: StoreTime) -> Reply {
-    Reply::Standing(Standing {
+pub(super) fn standing(id: &str, deadline: StoreTime) -> Standing {
+    Standing {
         arrival: arrival(id.as_bytes()),
         behind: None,
         token: Some(Token::NONE),
         position: 0,
         deadline,
         blocked_until: None,
-    })
+    }
 }
 
 #[async_trait]

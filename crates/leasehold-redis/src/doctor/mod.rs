@@ -51,9 +51,8 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     let terms = options.terms();
-    let asked = options.servers.iter();
-    let asked = asked.map(|server| probe::ask(server, Part::Voter, Some(&terms)));
-    let facts = join_all(asked).await;
+    let ask = |server| probe::ask(server, Part::Voter, Some(&terms));
+    let facts = join_all(options.servers.iter().map(ask)).await;
     // A lock of ours would start the quarantine of a server that is new.
     let is_new = |one: &Facts| matches!(one.vote, Some(Vote::Unmarked | Vote::Restarted));
     let trial = if facts.iter().any(is_new) {

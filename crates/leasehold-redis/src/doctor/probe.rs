@@ -80,8 +80,7 @@ async fn look(socket: &Socket, facts: &mut Facts, terms: Option<&SetTerms>) -> R
     for setting in SETTINGS {
         questions.cmd("CONFIG").arg("GET").arg(setting);
     }
-    let answers = socket.ask_all(questions.cmd_iter()).await?;
-    let mut answers = answers.into_iter();
+    let mut answers = socket.ask_all(questions.cmd_iter()).await?.into_iter();
     // What was refused is left out.
     facts.user = answers.next().as_ref().and_then(text_of);
     facts.users = answers.next().as_ref().and_then(users);
@@ -169,19 +168,17 @@ pub(super) fn vote_of(
     if run != run_id {
         return Some(Vote::Restarted);
     }
-    let left = ends.saturating_sub(u64::try_from(now).unwrap_or(0));
-    Some(match left {
+    Some(match ends.saturating_sub(u64::try_from(now).unwrap_or(0)) {
         0 => Vote::Now,
         left => Vote::After(Duration::from_micros(left)),
     })
 }
 
 async fn compare_clocks(socket: &Socket) -> RedisResult<Option<Clock>> {
-    let time = redis::cmd("TIME");
     let mut looks = Vec::with_capacity(CLOCK_LOOKS);
     for _ in 0..CLOCK_LOOKS {
         let (sent, ours) = (clock::now(), clock::wall());
-        let answer = socket.ask(&time).await?;
+        let answer = socket.ask(&redis::cmd("TIME")).await?;
         let within = clock::now().since(sent) / 2;
         let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(answer) else {
             return Ok(None);

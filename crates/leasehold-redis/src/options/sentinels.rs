@@ -154,8 +154,7 @@ pub(crate) fn split_hosts(url: &str) -> (Vec<&str>, String) {
     };
     let (login, hosts, rest) = split_authority(text);
     let hosts: Vec<_> = hosts.split(',').collect();
-    let first = hosts.first().copied().unwrap_or_default();
-    let one = format!("{scheme}://{login}{first}{rest}");
+    let one = format!("{scheme}://{login}{}{rest}", hosts[0]);
     (hosts, one)
 }
 
@@ -163,12 +162,10 @@ pub(crate) fn split_hosts(url: &str) -> (Vec<&str>, String) {
 /// is a part of a password that is not encoded, and it must not be shown.
 pub(crate) fn discreet(url: &str, invalid: Invalid) -> Invalid {
     let behind = match url.split_once("://") {
-        Some((scheme, rest)) if !scheme.contains(':') => {
-            rest.find(['/', '?', '#']).map(|at| &rest[at..])
-        }
-        _ => Some(url),
+        Some((scheme, rest)) if !scheme.contains(':') => split_authority(rest).2,
+        _ => url,
     };
-    if !behind.is_some_and(|behind| behind.contains('@')) {
+    if !behind.contains('@') {
         return invalid;
     }
     Invalid::new(

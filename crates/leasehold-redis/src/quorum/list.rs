@@ -74,8 +74,7 @@ impl<'a> QuorumListing<'a> {
                     let named = &mut self.named;
                     page.found.retain(|(key, _)| named.insert(key.as_str().as_bytes()));
                     page.skipped.retain(|(name, _)| named.insert(name.as_bytes()));
-                    let found = page.found.into_iter().map(|(key, _)| key);
-                    self.pending.extend(found);
+                    self.pending.extend(page.found.into_iter().map(|(key, _)| key));
                     self.skipped.append(&mut page.skipped);
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold_core::quorum::{Proposed, QuorumRound, ReleaseVerdict, RoundConfig, RoundVerdict};
 use leasehold_core::{
     Arrival, Capacity, Claim, ClaimId, ClientInfo, Command, Key, Mode, Moment, Proposal, Release,
-    Renew, Reply, Standing, StoreTime, Token, Void, Voided, written,
+    Renew, Reply, StoreTime, Token, Void, Voided, written,
 };
 use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
@@ -311,16 +311,11 @@ impl Inner {
     }
 
     fn standing(&self, id: &ClaimId, token: Token, deadline: StoreTime) -> Reply {
-        if self.options.is_classic() {
-            return classic::standing(id.expose(), deadline);
+        let mut standing = classic::standing(id.expose(), deadline);
+        if !self.options.is_classic() {
+            standing.arrival = Arrival(token.get());
+            standing.token = Some(token);
         }
-        Reply::Standing(Standing {
-            behind: None,
-            arrival: Arrival(token.get()),
-            token: Some(token),
-            position: 0,
-            deadline,
-            blocked_until: None,
-        })
+        Reply::Standing(standing)
     }
 }

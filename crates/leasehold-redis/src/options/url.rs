@@ -235,6 +235,8 @@ pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
     }
     match percent_decode_str(text).decode_utf8() {
         Ok(decoded) => Ok(decoded.into_owned()),
-        Err(_) => Err(Invalid::plain(format!("the {what} in the URL is not UTF-8"))),
+        Err(_) => Err(Invalid::plain(format!(
+            "the {what} in the URL is not UTF-8"
+        ))),
     }
 }

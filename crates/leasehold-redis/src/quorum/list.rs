@@ -72,10 +72,12 @@ impl<'a> QuorumListing<'a> {
                 Ok(None) => {}
                 Ok(Some(mut page)) => {
                     let named = &mut self.named;
-                    page.found.retain(|(key, _)| named.insert(key.as_str().as_bytes()));
-                    page.skipped.retain(|(name, _)| named.insert(name.as_bytes()));
-                    self.pending.extend(page.found.into_iter().map(|(key, _)| key));
-                    self.skipped.append(&mut page.skipped);
+                    let found = page.found.into_iter().map(|(key, _)| key);
+                    let new = found.filter(|key| named.insert(key.as_str().as_bytes()));
+                    self.pending.extend(new);
+                    let skipped = &mut page.skipped;
+                    skipped.retain(|(name, _)| self.named.insert(name.as_bytes()));
+                    self.skipped.append(skipped);
                 }
             }
         }

@@ -27,7 +27,8 @@ impl Report {
     }
 
     pub(super) fn errors(&self) -> impl Iterator<Item = &StoreError> {
-        self.0.iter().flatten().filter_map(|said| said.as_ref().err())
+        let said = self.0.iter().flatten();
+        said.filter_map(|said| said.as_ref().err())
     }
 
     /// Whether a server has done what was asked.

@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::process::{Pid, Signal, getppid, kill_process, test_kill_process};
 
 use crate::failure::Failure;
-use crate::sys;
-
-#[cfg(target_os = "linux")]
-use crate::sys::{parent_of, process_fields};
+use crate::sys::{self, parent_of, process_fields};
 
 /// The parent at the start of this process; 0 is one in another PID namespace.
 static AT_START: AtomicI32 = AtomicI32::new(0);
@@ -65,7 +62,7 @@ impl Parent {
 
     fn watch(pid: Option<Pid>, direct: bool) -> Self {
         Self {
-            handle: pid.and_then(sys::pin),
+            handle: pid.and_then(|pid| sys::pin(pid).ok()),
             pid,
             direct,
         }
@@ -83,7 +80,6 @@ impl Parent {
 
     /// Completes when it has ended.
     pub(crate) async fn end(&self) {
-        #[cfg(target_os = "linux")]
         if let Some(ended) = self.handle.as_ref().and_then(sys::readable) {
             return ended.await;
         }
@@ -95,9 +91,8 @@ impl Parent {
     /// Asks it to end, unless it has ended.
     pub(crate) fn terminate(&self) {
         // An error says that it ends just now, or is another user's: it learns of it by our end.
-        #[cfg(target_os = "linux")]
         if let Some(handle) = &self.handle {
-            let _ = rustix::process::pidfd_send_signal(handle, Signal::TERM);
+            let _ = sys::signal_pinned(handle, Signal::TERM);
             return;
         }
         if let Some(pid) = self.pid.filter(|_| !self.has_ended()) {
@@ -111,11 +106,10 @@ impl Parent {
 ///
 /// Who does not lead a session has that of the process that has started it. Who does not lead a group
 /// is not the command of a leasehold, whose shim takes orphans.
-#[cfg(target_os = "linux")]
 fn is_only_a_reaper(parent: Pid) -> bool {
     let us = rustix::process::getpid();
     let (Ok(ours), Ok(theirs)) = (process_fields(us), process_fields(parent)) else {
-        return false;
+        return cfg!(not(target_os = "linux")) && parent == Pid::INIT;
     };
     let number = us.to_string();
     let leads = |at: usize| ours.get(at) == Some(&number);
@@ -125,7 +119,6 @@ fn is_only_a_reaper(parent: Pid) -> bool {
 }
 
 /// The shell whose subshell the process is: a copy of it, with the memory of it where that was.
-#[cfg(target_os = "linux")]
 fn shell_of(mut pid: Pid) -> Pid {
     // Where the stack, the arguments and the environment are; random for each program that starts.
     let places = |pid: Pid| {
@@ -149,23 +142,7 @@ fn shell_of(mut pid: Pid) -> Pid {
     pid
 }
 
-#[cfg(target_os = "linux")]
 fn is_above_us(pid: Pid) -> bool {
     let mut above = std::iter::successors(getppid(), |&above| parent_of(above));
     above.any(|above| above == pid)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_only_a_reaper(parent: Pid) -> bool {
-    parent == Pid::INIT
-}
-
-#[cfg(not(target_os = "linux"))]
-fn shell_of(pid: Pid) -> Pid {
-    pid
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_above_us(pid: Pid) -> bool {
-    getppid() == Some(pid)
 }

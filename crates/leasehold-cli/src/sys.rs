@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
 /// The name of this machine, as others see it beside our claims.
@@ -22,40 +23,46 @@ pub(crate) fn boot() -> String {
     boot.unwrap_or_default().trim().to_owned()
 }
 
-/// What the kernel says of a process behind its name: state, parent, group, session, and so on.
-#[cfg(target_os = "linux")]
+/// What the kernel says of a process behind its name: state, parent, group, session, and so on. Only
+/// Linux says it so.
 pub(crate) fn process_fields(pid: Pid) -> io::Result<Vec<String>> {
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
     behind_name(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Of "PID (NAME) STATE PARENT …"; the name may hold anything.
-#[cfg(target_os = "linux")]
 fn behind_name(stat: &[u8]) -> Option<Vec<String>> {
     let stat = String::from_utf8_lossy(stat);
     let (_, behind) = stat.rsplit_once(')')?;
     Some(behind.split_whitespace().map(str::to_owned).collect())
 }
 
-#[cfg(target_os = "linux")]
 pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
     parent(&process_fields(pid).ok()?)
 }
 
-#[cfg(target_os = "linux")]
 fn parent(fields: &[String]) -> Option<Pid> {
     Pid::from_raw(fields.get(1)?.parse().ok()?)
 }
 
-/// The process itself, whoever has its number later; nothing where the system cannot tell.
+/// Sends a signal to a process that was pinned.
 #[cfg(target_os = "linux")]
-pub(crate) fn pin(pid: Pid) -> Option<OwnedFd> {
-    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+pub(crate) use rustix::process::pidfd_send_signal as signal_pinned;
+
+/// The process itself, whoever has its number later; an error where the system cannot tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn pin(pid: Pid) -> Result<OwnedFd, Errno> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn pin(_pid: Pid) -> Option<OwnedFd> {
-    None
+pub(crate) fn pin(_pid: Pid) -> Result<OwnedFd, Errno> {
+    Err(Errno::NOSYS)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn signal_pinned(_process: &OwnedFd, _signal: Signal) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
 }
 
 /// Has this process be killed when its parent ends. Refused if that has ended, or is another one.
@@ -246,7 +253,6 @@ pub(crate) fn close_from(first: RawFd) {
     unsafe_code,
     reason = "the runtime offers no other way to wait for a descriptor"
 )]
-#[cfg(target_os = "linux")]
 pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
     use std::os::fd::AsFd;
 
@@ -259,7 +265,7 @@ pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
     Some(async move { drop(fd.readable().await) })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -155,7 +155,7 @@ impl Child {
             reports: UnixStream::from_std(reports)?,
             end: None,
             reaped: false,
-            handle: sys::pin(pid),
+            handle: sys::pin(pid).ok(),
             probe,
         })
     }
@@ -219,10 +219,9 @@ impl Child {
     /// Kills the child after its shim has ended, and waits until it has gone: there is nobody left
     /// to report it, and its descendants are not known any more.
     pub(crate) async fn kill_without_shim(&self) {
-        #[cfg(target_os = "linux")]
         if let Some(handle) = &self.handle {
             // As long as it lives, its group's number is its own.
-            if rustix::process::pidfd_send_signal(handle, Signal::KILL) != Err(Errno::SRCH) {
+            if sys::signal_pinned(handle, Signal::KILL) != Err(Errno::SRCH) {
                 let _ = kill_process_group(self.pid, Signal::KILL);
             }
             if let Some(ended) = sys::readable(handle) {

@@ -43,7 +43,7 @@ impl Probe {
             .spawn()
             .ok()?;
         let handle = sys::pin(Pid::from_child(&process));
-        if let (Some(handle), Some(mut says)) = (handle, process.stdout.take())
+        if let (Ok(handle), Some(mut says)) = (handle, process.stdout.take())
             && says.read_exact(&mut [0]).is_ok()
         {
             return Some(Self {

@@ -1,99 +1,77 @@
-//! The processes that descend from one: found in `/proc`, and signalled without hitting another.
+//! The processes that descend from one: found in `/proc`, and signalled without hitting another. Where
+//! the system has no such directory none is known.
 
-#[cfg(not(target_os = "linux"))]
-pub(super) use elsewhere::{descendants, signal};
-#[cfg(target_os = "linux")]
-pub(super) use linux::{descendants, signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 
-#[cfg(target_os = "linux")]
-mod linux {
-    use rustix::io::Errno;
-    use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use crate::sys;
 
-    use crate::sys;
+/// How far up parents are followed: no real tree is so deep.
+const DEEPEST: usize = 1024;
 
-    /// How far up parents are followed: no real tree is so deep.
-    const DEEPEST: usize = 1024;
+/// Each process below `root` that has not ended.
+pub(super) fn descendants(root: Pid) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|it| Pid::from_raw(it.file_name().to_str()?.parse().ok()?));
+    pids.filter(|&pid| is_below(pid, root)).collect()
+}
 
-    /// Each process below `root` that has not ended.
-    pub(in crate::child) fn descendants(root: Pid) -> Vec<Pid> {
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids =
-            entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-        pids.filter(|&pid| is_below(pid, root)).collect()
-    }
-
-    /// Sends a signal to a process below `root`.
-    pub(in crate::child) fn signal(pid: Pid, root: Pid, signal: Signal) -> Result<(), Errno> {
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            // Asked once more with the process pinned: its number may have become another's.
-            Ok(_) if !is_below(pid, root) => Err(Errno::SRCH),
-            Ok(process) => pidfd_send_signal(process, signal),
-            Err(Errno::SRCH) => Err(Errno::SRCH),
-            // An old kernel, or a filter of system calls.
-            Err(_) => kill_process(pid, signal),
-        }
-    }
-
-    /// Whether the process has not ended and descends from `root`.
-    fn is_below(pid: Pid, root: Pid) -> bool {
-        let runs = sys::process_fields(pid).is_ok_and(|fields| runs(&fields));
-        let above = std::iter::successors(sys::parent_of(pid), |&above| sys::parent_of(above));
-        let mut above = above.take_while(|&above| above != Pid::INIT || root == Pid::INIT);
-        runs && above.by_ref().take(DEEPEST).any(|above| above == root)
-    }
-
-    /// Whether a process of which the kernel says this has not ended: a zombie has.
-    fn runs(fields: &[String]) -> bool {
-        let state = fields.first().map_or("", String::as_str);
-        !["", "Z", "X", "x"].contains(&state)
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_zombie_has_ended() {
-            for (state, expected) in [("S", true), ("D", true), ("Z", false), ("X", false)] {
-                assert_eq!(
-                    runs(&[state.to_owned(), "7".to_owned()]),
-                    expected,
-                    "{state}"
-                );
-            }
-            assert!(!runs(&[]));
-        }
-
-        #[test]
-        fn finds_a_child_below_its_parent_and_nobody_else_there() {
-            let mut child = std::process::Command::new("sleep")
-                .arg("60")
-                .spawn()
-                .unwrap();
-            let (ours, pid) = (rustix::process::getpid(), Pid::from_child(&child));
-            let found = descendants(ours);
-            assert!(found.contains(&pid), "{found:?}");
-            assert!(!found.contains(&ours), "{found:?}");
-            assert_eq!(signal(ours, pid, Signal::KILL), Err(Errno::SRCH));
-            assert_eq!(signal(pid, ours, Signal::KILL), Ok(()));
-            child.wait().unwrap();
-            assert_eq!(signal(pid, ours, Signal::KILL), Err(Errno::SRCH));
-        }
+/// Sends a signal to a process below `root`.
+pub(super) fn signal(pid: Pid, root: Pid, signal: Signal) -> Result<(), Errno> {
+    match sys::pin(pid) {
+        // Asked once more with the process pinned: its number may have become another's.
+        Ok(_) if !is_below(pid, root) => Err(Errno::SRCH),
+        Ok(process) => sys::signal_pinned(&process, signal),
+        Err(Errno::SRCH) => Err(Errno::SRCH),
+        // An old kernel, or a filter of system calls.
+        Err(_) => kill_process(pid, signal),
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod elsewhere {
-    use rustix::io::Errno;
-    use rustix::process::{Pid, Signal, kill_process};
+/// Whether the process has not ended and descends from `root`.
+fn is_below(pid: Pid, root: Pid) -> bool {
+    let runs = sys::process_fields(pid).is_ok_and(|fields| runs(&fields));
+    let above = std::iter::successors(sys::parent_of(pid), |&above| sys::parent_of(above));
+    let mut above = above.take_while(|&above| above != Pid::INIT || root == Pid::INIT);
+    runs && above.by_ref().take(DEEPEST).any(|above| above == root)
+}
 
-    /// Only the process group is known here.
-    pub(in crate::child) fn descendants(_root: Pid) -> Vec<Pid> {
-        Vec::new()
+/// Whether a process of which the kernel says this has not ended: a zombie has.
+fn runs(fields: &[String]) -> bool {
+    let state = fields.first().map_or("", String::as_str);
+    !["", "Z", "X", "x"].contains(&state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zombie_has_ended() {
+        for (state, expected) in [("S", true), ("D", true), ("Z", false), ("X", false)] {
+            assert_eq!(
+                runs(&[state.to_owned(), "7".to_owned()]),
+                expected,
+                "{state}"
+            );
+        }
+        assert!(!runs(&[]));
     }
 
-    pub(in crate::child) fn signal(pid: Pid, _root: Pid, signal: Signal) -> Result<(), Errno> {
-        kill_process(pid, signal)
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn finds_a_child_below_its_parent_and_nobody_else_there() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let (ours, pid) = (rustix::process::getpid(), Pid::from_child(&child));
+        let found = descendants(ours);
+        assert!(found.contains(&pid), "{found:?}");
+        assert!(!found.contains(&ours), "{found:?}");
+        assert_eq!(signal(ours, pid, Signal::KILL), Err(Errno::SRCH));
+        assert_eq!(signal(pid, ours, Signal::KILL), Ok(()));
+        child.wait().unwrap();
+        assert_eq!(signal(pid, ours, Signal::KILL), Err(Errno::SRCH));
     }
 }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::child::End;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 
@@ -51,7 +50,7 @@ fn wait(mut stream: UnixStream, child: Pid) -> Status {
     }
     let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), WaitIdOptions::EXITED));
     match ended {
-        Ok(Some(ended)) => End::of(&ended).status(),
+        Ok(Some(ended)) => Status::of_process(&ended),
         _ => exit::SYSTEM.into(),
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::ErrorKind;
-use rustix::process::{Signal, kill_current_process_group};
+use rustix::process::{Signal, WaitIdStatus, kill_current_process_group};
 
 use crate::sys;
 
@@ -64,6 +64,14 @@ impl From<u8> for Status {
 }
 
 impl Status {
+    /// Of a process that has ended.
+    pub(crate) fn of_process(ended: &WaitIdStatus) -> Self {
+        match ended.exit_status() {
+            Some(code) => u8::try_from(code).unwrap_or(u8::MAX).into(),
+            None => Self::of_signal(ended.terminating_signal().unwrap_or_default()),
+        }
+    }
+
     /// A signal ended it: the status that shells have for that.
     pub(crate) fn of_signal(signal: i32) -> Self {
         Self {

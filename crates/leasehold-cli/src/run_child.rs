@@ -108,11 +108,9 @@ impl<'a> RunChild<'a> {
     ) -> Result<Done, Failure> {
         let (client, printer) = (&session.client, session.printer);
         let handed_on = self.hand_on(client, printer);
-        let (given, withheld) = self.environment(client, request, &held, handed_on.as_ref());
         let start = Start {
             program: self.program,
-            given,
-            withheld,
+            environment: self.environment(client, request, &held, handed_on.as_ref()),
             child_fds: client.child_fds().into_iter().chain(lifeline).collect(),
         };
         let longest = self
@@ -166,23 +164,24 @@ impl<'a> RunChild<'a> {
         request: &LockRequest,
         held: &MultiLease<Any>,
         handed_on: Option<&HandedOn>,
-    ) -> (Vec<(&'static str, String)>, Vec<&'static str>) {
-        let mut given = request.given(client, held);
-        given.push((env::STORE, client.store_url().to_owned()));
-        let mut withheld = vec![env::PASSWORD];
+    ) -> Vec<(&'static str, Option<String>)> {
+        let given = request.given(client, held).into_iter();
+        let mut all: Vec<_> = given.map(|(name, value)| (name, Some(value))).collect();
+        let store = client.store_url().to_owned();
+        all.extend([
+            (env::STORE, Some(store)),
+            (env::STORE_FILE, handed_on.map(HandedOn::path)),
+            (env::PASSWORD, None),
+        ]);
         // In the command's environment they would belong to this store.
         if self.store.without_environment {
-            withheld.extend(env::CREDENTIALS);
-        }
-        match handed_on {
-            Some(handed_on) => given.push((env::STORE_FILE, handed_on.path())),
-            None => withheld.push(env::STORE_FILE),
+            all.extend(env::CREDENTIALS.map(|name| (name, None)));
         }
         // A token that an outer lock has left in the environment is not this one's.
         if !client.capabilities().tokens {
-            withheld.extend([env::TOKEN, env::TOKENS, env::TERM]);
+            all.extend([env::TOKEN, env::TOKENS, env::TERM].map(|name| (name, None)));
         }
-        (given, withheld)
+        all
     }
 
     fn ends(&self, ended: &Ended) -> bool {

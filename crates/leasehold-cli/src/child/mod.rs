@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitIdStatus, getpgid, kill_process_group, test_kill_process,
-    test_kill_process_group,
+    Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
 };
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use self::probe::Probe;
-use self::shim::{Report, Request};
+use self::shim::{OUTLAST, Report, request};
 use self::terminal::Terminal;
 use crate::exit::Status;
 use crate::sys;
@@ -50,10 +49,8 @@ pub(crate) const LEFT_RUNNING: &str = include_str!("left_running.txt").trim_asci
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) program: &'a OsStr,
-    /// Set for the child.
-    pub(crate) given: Vec<(&'static str, String)>,
-    /// Not for the child.
-    pub(crate) withheld: Vec<&'static str>,
+    /// Set for the child, or not for the child.
+    pub(crate) environment: Vec<(&'static str, Option<String>)>,
     /// Open files that the child shares: while it lives, so does its hold.
     pub(crate) child_fds: Vec<BorrowedFd<'a>>,
 }
@@ -67,38 +64,13 @@ pub(crate) struct Child {
     shim: Shim,
     reports: UnixStream,
     /// How it has ended, if it has.
-    end: Option<End>,
+    end: Option<Status>,
     /// Whether the shim has reaped it: its number may be another's.
     reaped: bool,
     /// The child itself, whatever becomes of the shim.
     handle: Option<OwnedFd>,
     /// What tells of its terminal.
     probe: Option<Probe>,
-}
-
-/// How the child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Exited(i32),
-    Signalled(i32),
-}
-
-impl End {
-    /// Of a process that has ended.
-    pub(crate) fn of(ended: &WaitIdStatus) -> Self {
-        match ended.exit_status() {
-            Some(code) => Self::Exited(code),
-            None => Self::Signalled(ended.terminating_signal().unwrap_or_default()),
-        }
-    }
-
-    /// As shells have it: the status, and the signal that led to it.
-    pub(crate) fn status(self) -> Status {
-        match self {
-            Self::Exited(code) => u8::try_from(code).unwrap_or(u8::MAX).into(),
-            Self::Signalled(signal) => Status::of_signal(signal),
-        }
-    }
 }
 
 /// Whom a signal has reached.
@@ -131,12 +103,12 @@ impl Child {
         // Before the command begins: a lack of descriptors would give its lock back while it runs.
         let reports = shim.socket.try_clone()?;
         let (mut probe, mut group) = (None, None);
-        let before = terminal.map(|terminal| {
-            |started| {
+        let before = |started| {
+            if let Some(terminal) = terminal {
                 (probe, group) = (Probe::begin(started), Some(started));
                 terminal.give_at_start(started);
             }
-        });
+        };
         let pid = match shim.start(start, before) {
             Ok(pid) => pid,
             Err(error) => {
@@ -170,7 +142,7 @@ impl Child {
     pub(crate) fn outlast(&mut self) -> Option<Vec<Pid>> {
         // It is reaped there, because it would hide who else has ended.
         self.reaped = cfg!(target_os = "linux");
-        Request::Outlast.write(&self.reports);
+        request(&self.reports, OUTLAST);
         let left = tree::descendants(self.shim.pid);
         let someone = match self.reaped {
             true => !left.is_empty(),
@@ -264,7 +236,7 @@ impl Child {
     }
 
     /// Leaves the child that has ended: with the shim nobody uses its number any more.
-    pub(crate) fn reap(self) -> io::Result<End> {
+    pub(crate) fn reap(self) -> io::Result<Status> {
         let end = self.end.ok_or(Errno::CHILD)?;
         // Before its socket is closed: what we could not kill it is not to kill for us.
         self.shim.end();
@@ -305,8 +277,7 @@ mod tests {
         let pid = Pid::from_child(&late);
         let start = Start {
             program: OsStr::new("true"),
-            given: Vec::new(),
-            withheld: Vec::new(),
+            environment: Vec::new(),
             child_fds: Vec::new(),
         };
         Child::start(Shim { pid, socket }, &start, None).unwrap_err();

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::loss_policy::Action;
 use super::shim::Report;
 use super::terminal::Terminal;
-use super::{Child, End, LONGEST_END, LossPolicy, Reach, SHIM_KILLED, Shim, Start, program};
+use super::{Child, LONGEST_END, LossPolicy, Reach, SHIM_KILLED, Shim, Start, program};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
@@ -108,7 +108,7 @@ impl<'a> Supervision<'a> {
             .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;
         // SIGHUP has many programs read their configuration again: what counts is whether it ended the
         // child.
-        let hung_up = end == End::Signalled(libc::SIGHUP);
+        let hung_up = end.signal == Some(libc::SIGHUP);
         // Whether our caller would have got the signal had the child not had the terminal. A terminal
         // that another group has by now sends that group its signals; one that has gone has ended all.
         let is_for_our_caller = |typed: &Signal| match *typed {
@@ -118,7 +118,7 @@ impl<'a> Supervision<'a> {
         let lost = self.policy.lost();
         let status = Status {
             typed: self.typed.filter(is_for_our_caller),
-            ..end.status()
+            ..end
         };
         Ok(Ended {
             status: if lost { status.lost() } else { status },
@@ -148,10 +148,7 @@ impl<'a> Supervision<'a> {
             return None;
         };
         let in_front = self.terminal.as_ref()?.is_of(self.child.group()?);
-        match self.child.end? {
-            End::Signalled(signal) if in_front => Some(signal),
-            _ => None,
-        }
+        self.child.end?.signal.filter(|_| in_front)
     }
 
     /// Returns when the child has ended; after that, when nothing is left of what it had started, or
@@ -236,7 +233,7 @@ impl<'a> Supervision<'a> {
     fn tell_who_is_left(&self, left: Vec<Pid>) {
         let leases = self.held.leases().iter();
         let keys: Vec<_> = leases.map(|lease| lease.key().to_string()).collect();
-        let ended = self.child.end.map(End::status).unwrap_or_default();
+        let ended = self.child.end.unwrap_or_default();
         let left: Vec<_> = left.into_iter().map(NamedProcess::of).collect();
         self.printer.event(Event::left_running(&keys, ended, &left));
     }
@@ -247,7 +244,7 @@ impl<'a> Supervision<'a> {
             return;
         };
         terminal.take_back(group);
-        if matches!(self.child.end, Some(End::Signalled(_))) && terminal.is_ours() {
+        if self.child.end.is_some_and(|end| end.signal.is_some()) && terminal.is_ours() {
             terminal.restore();
         }
     }

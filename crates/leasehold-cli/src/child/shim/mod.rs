@@ -28,13 +28,11 @@ use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use serde::Deserialize;
-use serde_json::json;
 
 pub(super) use self::process::run;
-pub(super) use self::report::{Report, Request};
+pub(super) use self::report::{OUTLAST, Report, request};
+use super::Start;
 use super::anew::{SHIM, this_program};
-use super::{End, Start};
 use crate::duration::spoken;
 
 /// The shim whose number is in use; 0 is none.
@@ -46,14 +44,8 @@ const MOST_DESCRIPTORS: usize = 16;
 /// How long a program may take to begin. One that is stopped meanwhile does not.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How the command is to begin, beside what the shim is told in its arguments.
-#[derive(Debug, Deserialize)]
-struct Plan {
-    given: Vec<(String, String)>,
-    withheld: Vec<String>,
-    /// Whether the command's program begins only when leasehold says so.
-    waits: bool,
-}
+/// What is set for the command, or not for it, as [`Start`] has it.
+type Environment = Vec<(String, Option<String>)>;
 
 /// A shim. Its number is its own as long as this lives.
 #[derive(Debug)]
@@ -114,36 +106,21 @@ impl Shim {
 
     /// Starts the command, and answers its process id. `before` is done when the command's group is
     /// there, and its program has not begun. An error is the command's: why it does not run.
-    pub(super) fn start(
-        &mut self,
-        start: &Start<'_>,
-        before: Option<impl FnOnce(Pid)>,
-    ) -> io::Result<Pid> {
-        // As `Plan` reads it.
-        let plan = json!({
-            "given": start.given,
-            "withheld": start.withheld,
-            "waits": before.is_some(),
-        });
+    pub(super) fn start(&mut self, start: &Start<'_>, before: impl FnOnce(Pid)) -> io::Result<Pid> {
         let stdin = io::stdin();
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
         self.socket.set_write_timeout(Some(START_TIMEOUT))?;
         let descriptors = [&[stdin.as_fd()], &*start.child_fds].concat();
-        self.send(&descriptors, &serde_json::to_vec(&plan)?)
+        self.send(&descriptors, &serde_json::to_vec(&start.environment)?)
             .map_err(late)?;
-        let command = match Report::receive(&mut self.socket).map_err(late)? {
-            Report::Started(pid) => Pid::from_raw(pid),
-            Report::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
-            _ => None,
+        let Report::Started(command) = Report::receive(&mut self.socket)? else {
+            return Err(io::ErrorKind::InvalidData.into());
         };
-        let command = command.ok_or(io::ErrorKind::InvalidData)?;
-        if let Some(before) = before {
-            before(command);
-            Request::Begin.write(&self.socket);
-        }
-        match Report::receive(&mut self.socket).map_err(late)? {
+        let command = Pid::from_raw(command).ok_or(io::ErrorKind::InvalidData)?;
+        before(command);
+        request(&self.socket, report::BEGIN);
+        match Report::receive(&mut self.socket)? {
             Report::Began => Ok(command),
-            Report::Failed(error) => Err(io::Error::from_raw_os_error(error)),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

@@ -21,9 +21,11 @@ use rustix::stdio;
 
 use super::super::tree;
 use super::reaping::{is_alone, reap_all_but};
-use super::{End, MOST_DESCRIPTORS, Plan, Report, Request};
+use super::report::{BEGIN, OUTLAST, Report, requested};
+use super::{Environment, MOST_DESCRIPTORS};
+use crate::env;
+use crate::exit::{self, Status};
 use crate::sys::{self, Blocked};
-use crate::{env, exit};
 
 /// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
 const LONGEST_ROUND: Duration = Duration::from_millis(100);
@@ -63,12 +65,12 @@ pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Op
         let _ = rustix::process::set_child_subreaper(Some(getpid()));
         let _ = rustix::thread::set_name(c"leasehold-shim");
     }
-    let Ok((descriptors, plan)) = receive() else {
+    let Ok((descriptors, environment)) = receive() else {
         // Leasehold ends without a command where it does not get the lock.
         return Some(exit::OK);
     };
     Some(
-        match start(program, arguments.collect(), descriptors, plan) {
+        match start(program, arguments.collect(), descriptors, environment) {
             Ok(child) => match stay_alone() {
                 Ok(woken) => watch(child, with_children, woken),
                 // The command dies with this process.
@@ -94,7 +96,7 @@ fn is_from_leasehold() -> bool {
 }
 
 /// What leasehold sends when it has the lock.
-fn receive() -> io::Result<(Vec<OwnedFd>, Plan)> {
+fn receive() -> io::Result<(Vec<OwnedFd>, Environment)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut length = [0; size_of::<usize>()];
@@ -131,7 +133,7 @@ fn start(
     program: OsString,
     arguments: Vec<OsString>,
     descriptors: Vec<OwnedFd>,
-    plan: Plan,
+    environment: Environment,
 ) -> io::Result<Pid> {
     let mut command = Command::new(&program);
     let mut descriptors = descriptors.into_iter();
@@ -157,7 +159,7 @@ fn start(
         let pid = getpid().as_raw_nonzero().get();
         // A leasehold that has gone has no lock either, if this process was stopped for long.
         rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
-        if plan.waits && Request::read(reports.as_fd()) != Some(Request::Begin) {
+        if requested(reports.as_fd()) != Some(BEGIN) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if ignores_children {
@@ -165,9 +167,12 @@ fn start(
         }
         sys::block(Blocked::Nothing);
         let mut command = Command::new(&program);
-        command.args(&arguments).envs(plan.given.iter().cloned());
-        for name in &plan.withheld {
-            command.env_remove(name);
+        command.args(&arguments);
+        for (name, value) in &environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
         }
         for name in &of_its_pid {
             command.env(name, pid.to_string());
@@ -224,7 +229,7 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
         if !is_said {
             continue;
         }
-        if Request::read(reports) == Some(Request::Outlast) {
+        if requested(reports) == Some(OUTLAST) {
             stage = Stage::Left;
             continue;
         }
@@ -247,7 +252,7 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
         if !status.stopped() {
-            Report::Ended(End::of(&status)).write(reports);
+            Report::Ended(Status::of_process(&status)).write(reports);
             return true;
         }
         // Taken note of, so that the next look sees what comes next.

@@ -3,7 +3,8 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::End;
+use super::late;
+use crate::exit::Status;
 
 /// What the shim says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(in crate::child) enum Report {
     Failed(i32),
     /// It was stopped by this signal.
     Stopped(i32),
-    Ended(End),
+    Ended(Status),
     /// Nothing is left of what it had started.
     Alone,
 }
@@ -30,8 +31,10 @@ impl Report {
             Self::Began => (b'b', 0),
             Self::Failed(error) => (b'f', error),
             Self::Stopped(signal) => (b't', signal),
-            Self::Ended(End::Exited(code)) => (b'e', code),
-            Self::Ended(End::Signalled(signal)) => (b'k', signal),
+            Self::Ended(status) => match status.signal {
+                Some(signal) => (b'k', signal),
+                None => (b'e', status.code.into()),
+            },
             Self::Alone => (b'a', 0),
         };
         let [a, b, c, d] = value.to_ne_bytes();
@@ -45,18 +48,21 @@ impl Report {
             b'b' => Self::Began,
             b'f' => Self::Failed(value),
             b't' => Self::Stopped(value),
-            b'e' => Self::Ended(End::Exited(value)),
-            b'k' => Self::Ended(End::Signalled(value)),
+            b'e' => Self::Ended(u8::try_from(value).unwrap_or(u8::MAX).into()),
+            b'k' => Self::Ended(Status::of_signal(value)),
             b'a' => Self::Alone,
             _ => return None,
         })
     }
 
-    /// What the shim says next.
+    /// What the shim says next; an error if it did not come to that.
     pub(super) fn receive(from: &mut impl Read) -> io::Result<Self> {
         let mut bytes = [0; Self::LENGTH];
-        from.read_exact(&mut bytes)?;
-        Self::from_bytes(bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        from.read_exact(&mut bytes).map_err(late)?;
+        match Self::from_bytes(bytes) {
+            Some(Self::Failed(error)) => Err(io::Error::from_raw_os_error(error)),
+            report => report.ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        }
     }
 
     /// Nobody there to read it is seen when the other end is closed.
@@ -65,30 +71,21 @@ impl Report {
     }
 }
 
-/// What leasehold says to the shim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(in crate::child) enum Request {
-    /// Have the command's program begin.
-    Begin = b'b',
-    /// The command has ended: report when nothing is left of what the command had started. The command's number is not used
-    /// any more.
-    Outlast = b'o',
+/// What leasehold says to the shim: to have the command's program begin.
+pub(super) const BEGIN: u8 = b'b';
+
+/// The command has ended: to report when nothing is left of what the command had started. The
+/// command's number is not used any more.
+pub(in crate::child) const OUTLAST: u8 = b'o';
+
+/// Says that. A shim that is not there any more shows when its reports are read.
+pub(in crate::child) fn request(to: impl AsFd, what: u8) {
+    let _ = rustix::io::write(to, &[what]);
 }
 
-impl Request {
-    /// A shim that is not there any more shows when its reports are read.
-    pub(in crate::child) fn write(self, to: impl AsFd) {
-        let _ = rustix::io::write(to, &[self as u8]);
-    }
-
-    /// What leasehold says next; nothing when it has closed its end.
-    pub(super) fn read(from: BorrowedFd<'_>) -> Option<Self> {
-        let mut byte = [0];
-        match (rustix::io::read(from, &mut byte), byte) {
-            (Ok(1), [b'b']) => Some(Self::Begin),
-            (Ok(1), [b'o']) => Some(Self::Outlast),
-            _ => None,
-        }
-    }
+/// What leasehold says next; nothing when it has closed its end.
+pub(super) fn requested(from: BorrowedFd<'_>) -> Option<u8> {
+    let mut byte = [0_u8];
+    let read = rustix::io::read(from, &mut byte);
+    (read == Ok(1)).then_some(byte[0])
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use leasehold::store::describe;
 use leasehold::{Access, Client, ClientBuilder, Pem};
 
-use crate::config::{CommandSettings, Key, Layer, Setting, Value, password_of_environment};
+use crate::config::{CommandSettings, Key, Value, password_of_environment};
 use crate::failure::Failure;
-use crate::nested_store::handed_on;
+use crate::nested_store::{Opening, handed_on};
 
 /// Connects, for looking only.
 pub(crate) async fn connect(store: &CommandSettings) -> Result<Client, Failure> {
@@ -21,46 +21,37 @@ pub(crate) fn builder(store: &CommandSettings) -> ClientBuilder {
     Client::builder().store(opening.url).access(access)
 }
 
-/// How a store is opened, and where that comes from.
-pub(crate) struct Opening {
-    pub(crate) url: String,
-    /// Beside the password.
-    pub(crate) credentials: Layer,
-    pub(crate) password: Option<Setting<String>>,
-}
-
 impl Opening {
     /// What was said or found, and what is missing of it from an outer leasehold that uses this
     /// store.
     pub(crate) fn of(store: &CommandSettings) -> Self {
         let (named, mut ours) = (store.named().value, store.credentials());
-        let (url, mut credentials, outer_password) = match handed_on(&named) {
-            None => (named, Layer::new(), None),
-            Some(outer) => {
-                // An outer leasehold knows better than a file how its store is opened.
-                ours.retain(|_, set| set.from.is_said());
-                outer
-            }
-        };
+        let outer = handed_on(&named);
+        if outer.is_some() {
+            // An outer leasehold knows better than a file how its store is opened.
+            ours.retain(|_, set| set.from.is_said());
+        }
+        let mut opening = outer.unwrap_or_else(|| Self {
+            url: named,
+            ..Self::default()
+        });
         // A file that was said goes before the environment; both before the outer one, and that
         // before a file that was found.
         let password = password_of_environment().filter(|_| !store.without_environment);
         let file = ours.get(&Key::PasswordFile);
-        let password = match (file, password) {
-            (Some(file), password) if file.from.is_said() || password.is_none() => None,
+        match (file, password) {
+            (Some(file), password) if file.from.is_said() || password.is_none() => {
+                opening.password = None;
+            }
             (_, Some(password)) => {
                 ours.remove(&Key::PasswordFile);
-                credentials.remove(&Key::PasswordFile);
-                Some(password)
+                opening.credentials.remove(&Key::PasswordFile);
+                opening.password = Some(password);
             }
-            _ => outer_password,
-        };
-        credentials.extend(ours);
-        Self {
-            url,
-            credentials,
-            password,
+            _ => {}
         }
+        opening.credentials.extend(ours);
+        opening
     }
 
     /// As the library takes it.

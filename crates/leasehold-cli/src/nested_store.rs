@@ -30,18 +30,22 @@ struct Content {
     credentials: BTreeMap<String, Option<String>>,
 }
 
+/// How a store is opened, and where that comes from.
+#[derive(Default)]
+pub(crate) struct Opening {
+    pub(crate) url: String,
+    /// Beside the password.
+    pub(crate) credentials: Layer,
+    pub(crate) password: Option<Setting<String>>,
+}
+
 /// What is handed on, as long as this lives.
 #[derive(Debug)]
 pub(crate) struct HandedOn(OwnedFd);
 
 impl HandedOn {
     /// Hands on how the store was opened that everybody may know as `store`.
-    pub(crate) fn new(
-        store: &str,
-        url: &str,
-        credentials: &Layer,
-        password: Option<&str>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(store: &str, opening: &Opening) -> io::Result<Self> {
         let text = |set: &Setting<Value>| match set.value.get::<PathBuf>() {
             Some(path) => {
                 let path = std::path::absolute(path)?.into_os_string().into_string();
@@ -50,13 +54,12 @@ impl HandedOn {
             }
             None => Ok(set.value.get()),
         };
-        let credentials = credentials
-            .iter()
-            .map(|(key, set)| Ok((key.row().id(), text(set)?)));
+        let credentials = opening.credentials.iter();
+        let credentials = credentials.map(|(key, set)| Ok((key.row().id(), text(set)?)));
         let content = Content {
             store: store.to_owned(),
-            url: url.to_owned(),
-            password: password.map(str::to_owned),
+            url: opening.url.clone(),
+            password: opening.password.as_ref().map(|set| set.value.clone()),
             credentials: credentials.collect::<io::Result<_>>()?,
         };
         in_memory(&serde_json::to_vec(&content)?).map(Self)
@@ -90,9 +93,8 @@ fn in_memory(_content: &[u8]) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// How an outer leasehold has opened `store`, if it has handed that on and is still there: the URL,
-/// the credentials, and the password.
-pub(crate) fn handed_on(store: &str) -> Option<(String, Layer, Option<Setting<String>>)> {
+/// How an outer leasehold has opened `store`, if it has handed that on and is still there.
+pub(crate) fn handed_on(store: &str) -> Option<Opening> {
     let path = PathBuf::from(std::env::var_os(env::STORE_FILE)?);
     let file = UserFile::open(&path, Links::Follow).ok()?;
     // Another user may have the process id of an outer one that is gone.
@@ -108,8 +110,12 @@ pub(crate) fn handed_on(store: &str) -> Option<(String, Layer, Option<Setting<St
         };
         Some((row.key, handed(value)))
     });
-    let (credentials, password) = (credentials.collect(), content.password.map(handed));
-    (content.store == store).then_some((content.url, credentials, password))
+    let opening = Opening {
+        credentials: credentials.collect(),
+        url: content.url,
+        password: content.password.map(handed),
+    };
+    (content.store == store).then_some(opening)
 }
 
 fn handed<T>(value: T) -> Setting<T> {

@@ -11,12 +11,11 @@ use tokio::time::{Instant, timeout};
 use crate::args::GuardArgs;
 use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::config::{CommandSettings, Setting};
-use crate::connect::Opening;
 use crate::env;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
-use crate::nested_store::HandedOn;
+use crate::nested_store::{HandedOn, Opening};
 use crate::output::{Event, Printer};
 use crate::session::Session;
 
@@ -201,8 +200,7 @@ impl<'a> RunChild<'a> {
         if !cfg!(target_os = "linux") || !opening.has_more_than(store) {
             return None;
         }
-        let password = opening.password.as_ref().map(|set| &*set.value);
-        let handed_on = HandedOn::new(store, &opening.url, &opening.credentials, password);
+        let handed_on = HandedOn::new(store, &opening);
         let cannot = |error| {
             format!("cannot pass the credentials of the store to an inner leasehold: {error}")
         };

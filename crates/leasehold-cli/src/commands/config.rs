@@ -7,8 +7,8 @@ use crate::args::ConfigArgs;
 use crate::config::{
     Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
 };
-use crate::connect::Opening;
 use crate::failure::Failure;
+use crate::nested_store::Opening;
 use crate::output::{Column, Printer, table};
 use crate::{env, exit};
 

@@ -76,7 +76,6 @@ impl Session<'_> {
             position: 0,
             rejoined: 0,
             rejoined_before: 0,
-            left_queue: false,
             told: None,
             live: None,
         };
@@ -115,10 +114,8 @@ struct AcquireUi<'a, 'p> {
     position: u64,
     /// How often the place in the queue was lost, all in all.
     rejoined: u32,
-    /// The same before this try.
+    /// The same before this try, with the place that an outage has cost us.
     rejoined_before: u32,
-    /// Whether an outage has cost us our place, and we have no other yet.
-    left_queue: bool,
     /// The position that a line said last, and when.
     told: Option<(u64, Instant)>,
     live: Option<Live>,
@@ -300,9 +297,9 @@ impl<'a> AcquireUi<'a, '_> {
 
     /// A try has failed: whatever place we had is gone.
     fn interrupted(&mut self) {
-        self.left_queue |= self.position != 0;
-        self.rejoined_before = self.rejoined;
-        self.position = 0;
+        if std::mem::take(&mut self.position) != 0 {
+            self.rejoined_before = self.rejoined + 1;
+        }
         self.live = None;
         self.printer.show_live(None);
     }
@@ -310,8 +307,6 @@ impl<'a> AcquireUi<'a, '_> {
     /// We stand there. Answers whether we have a new place, at the end.
     fn moved(&mut self, position: u64, rejoined: u32) -> bool {
         self.position = position;
-        let lost = u32::from(std::mem::take(&mut self.left_queue));
-        self.rejoined_before += lost;
         let rejoined = self.rejoined_before + rejoined;
         let anew = rejoined > self.rejoined;
         if anew {

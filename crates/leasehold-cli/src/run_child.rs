@@ -26,7 +26,6 @@ const NOTE_LIMIT: Duration = Duration::from_secs(1);
 const RELEASE: Duration = Duration::from_secs(2);
 
 /// A command that may run, and how it is guarded.
-#[derive(Debug)]
 pub(crate) struct RunChild<'a> {
     program: &'a OsString,
     arguments: &'a [OsString],
@@ -35,18 +34,10 @@ pub(crate) struct RunChild<'a> {
     grace: Duration,
     ttl: Duration,
     max_hold: Option<Duration>,
-    again: Again,
+    /// Whether no other run follows one that has ended so.
+    is_last: &'a dyn Fn(&Ended) -> bool,
     /// The shim of the first run, which gets ready while the lock is asked for.
     shim: RefCell<Option<Shim>>,
-}
-
-/// Whether another run follows one that nobody asked to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    Never,
-    /// When what was held was lost.
-    IfLost,
-    Always,
 }
 
 /// What became of it.
@@ -70,7 +61,7 @@ impl<'a> RunChild<'a> {
         store: &'a CommandSettings,
         ttl: &Setting<Duration>,
         max_hold: Option<Duration>,
-        again: Again,
+        is_last: &'a dyn Fn(&Ended) -> bool,
     ) -> Result<Self, Failure> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Failure::usage("there is no command").hint("write it after --"));
@@ -85,7 +76,7 @@ impl<'a> RunChild<'a> {
             grace,
             ttl: ttl.value,
             max_hold,
-            again,
+            is_last,
             shim: RefCell::default(),
         };
         guarded.shim.replace(Some(guarded.begin_shim()?));
@@ -126,7 +117,7 @@ impl<'a> RunChild<'a> {
             Ok(child) => child.run(self.how.with_children).await,
             Err(failure) => Err(failure),
         };
-        let ends = ended.as_ref().map_or(true, |ended| self.ends(ended));
+        let ends = ended.as_ref().map_or(true, self.is_last);
         if let (true, Ok(ended)) = (ends, &ended) {
             ended.status.at_the_latest();
         }
@@ -181,15 +172,6 @@ impl<'a> RunChild<'a> {
             all.extend([env::TOKEN, env::TOKENS, env::TERM].map(|name| (name, None)));
         }
         all
-    }
-
-    fn ends(&self, ended: &Ended) -> bool {
-        let again = match self.again {
-            Again::Never => false,
-            Again::IfLost => ended.lost,
-            Again::Always => true,
-        };
-        !again || ended.asks_us_to_end
     }
 
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::duration::millis;
 use crate::exit;
 use crate::failure::Failure;
-use crate::user_file::{Draft, Links, Owner, UserFile};
+use crate::user_file::{Draft, Links, UserFile};
 
 /// Whoever writes the file decides which server is asked, and which keys are released.
-const OWNER: Owner = Owner::Trusted("copy it to a file of your own if you trust it");
+const TRUSTED: Option<&str> = Some("copy it to a file of your own if you trust it");
 
 /// What the file says. It holds the secrets of the claims.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl SavedLease {
                 .hint("name the file that `leasehold hold --save` has written")
         };
         let file = UserFile::open(path, Links::Refuse).map_err(cannot_read)?;
-        file.check(OWNER)?;
+        file.check(TRUSTED)?;
         let text = file.bytes().map_err(cannot_read)?;
         let lease = serde_json::from_slice(&text).map_err(|_| {
             let message = format!("{} is damaged, or is not a saved lease", path.display());
@@ -83,7 +83,7 @@ impl SaveTarget {
         };
         let mut lease = None;
         if let Some(old) = &old {
-            old.check(OWNER)?;
+            old.check(TRUSTED)?;
             let text = old.bytes().map_err(|error| refused(&error))?;
             if !text.is_empty() {
                 let another = |_| refused(&"there is a file that is not a saved lease");

@@ -203,15 +203,6 @@ impl Child {
         }
     }
 
-    /// Waits until there may be a change.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
-    pub(crate) async fn may_have_changed(&self) {
-        // A failure shows when the change is read.
-        let _ = self.reports.readable().await;
-    }
-
     /// What the shim has reported since the last look, without waiting.
     fn change(&mut self) -> io::Result<Option<Report>> {
         let mut bytes = [0; Report::LENGTH];
@@ -228,11 +219,6 @@ impl Child {
         }
         let report = report.ok_or_else(|| io::Error::other(SHIM_KILLED));
         report.map(Some)
-    }
-
-    /// What the terminal has sent to the child, which has ended.
-    pub(crate) fn typed(&mut self) -> Option<i32> {
-        self.probe.take().and_then(Probe::finish)
     }
 
     /// Leaves the child that has ended: with the shim nobody uses its number any more.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::loss_policy::Action;
 use super::shim::Report;
 use super::terminal::Terminal;
-use super::{Child, LONGEST_END, LossPolicy, Reach, SHIM_KILLED, Shim, Start, program};
+use super::{Child, LONGEST_END, LossPolicy, Probe, Reach, SHIM_KILLED, Shim, Start, program};
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error};
@@ -133,7 +133,7 @@ impl<'a> Supervision<'a> {
         let inferred = self.infer_typed();
         // First: what is typed between the end of the probe and that would reach nobody.
         self.take_terminal_back();
-        let typed = self.child.typed().or(inferred);
+        let typed = self.child.probe.take().and_then(Probe::finish).or(inferred);
         let sent = [Signal::INT, Signal::QUIT, Signal::HUP];
         let sent = sent.into_iter().find(|sent| Some(sent.as_raw()) == typed);
         if let Some(signal) = sent.filter(|&signal| !sys::is_ignored(signal)) {
@@ -180,7 +180,8 @@ impl<'a> Supervision<'a> {
             let known = self.policy.lost();
             tokio::select! {
                 biased;
-                () = self.child.may_have_changed() => {}
+                // A failure shows when the change is read.
+                _ = self.child.reports.readable() => {}
                 signal = self.signals.next_of_all() => match signal {
                     Signal::TSTP => {
                         self.child.signal(signal);

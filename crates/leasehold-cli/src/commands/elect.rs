@@ -6,11 +6,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::acquire::Outcome;
 use crate::args::ElectArgs;
+use crate::child::Ended;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
-use crate::run_child::{Again, RunChild};
+use crate::run_child::RunChild;
 use crate::session::Session;
 use crate::signals::Signals;
 use crate::{lease_status, store_warnings};
@@ -20,11 +21,9 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     let (store, key) = (&args.common.store.settings, &args.key);
     let request = LockRequest::leader(key, args.note.as_deref(), store)?;
     store_warnings::check_of_election(store)?;
-    let again = match args.once {
-        true => Again::IfLost,
-        false => Again::Always,
-    };
-    let command = RunChild::check(&args.command, &args.guard, store, &store.ttl(), None, again)?;
+    let is_last = |ended: &Ended| ended.asks_us_to_end || (args.once && !ended.lost);
+    let (ttl, how) = (store.ttl(), &args.guard);
+    let command = RunChild::check(&args.command, how, store, &ttl, None, &is_last)?;
     let stand = async |session: &mut Session<'_>| {
         let mut pause = Duration::ZERO;
         loop {

@@ -1,5 +1,6 @@
 //! `leasehold run`: a command under a lock.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::args::RunArgs;
@@ -9,8 +10,8 @@ use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
-use crate::recovery::Recovery;
-use crate::run_child::{Again, RunChild};
+use crate::recovery::{Recovery, clear};
+use crate::run_child::RunChild;
 use crate::session::Session;
 use crate::signals::Signals;
 use crate::store_warnings;
@@ -31,7 +32,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
     }
     let (ttl, max_hold) = (request.ttl(store), request.max_hold);
     let command = args.command();
-    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, Again::Never)?;
+    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, &|_| true)?;
     request.settings = request.settings.with_ttl(ttl.value);
     request.settings.check()?;
     if args.guard.on_lost != OnLost::Ignore {
@@ -53,10 +54,10 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         };
         let work = async |session: &mut Session<'_>, held| {
             let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
-            let lifeline = kept.as_ref().map(|kept| kept.lifeline());
+            let lifeline = kept.as_ref().map(|kept| kept.file.as_fd());
             let done = command.run(session, &request, held, lifeline).await?;
             if let Some(kept) = kept.filter(|_| done.settled) {
-                kept.clear(printer);
+                clear(&kept, printer);
             }
             Ok(done.status)
         };

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::nested_store::Opening;
 use crate::output::Printer;
 use crate::signals::Signals;
-use crate::user_file::{Links, Owner, UserFile};
+use crate::user_file::{Links, UserFile};
 use crate::{env, exit};
 
 /// Serves until a signal comes.
@@ -47,7 +47,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
                 Failure::usage(message)
             };
             let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
-            file.check(Owner::Anybody)?;
+            file.check(None)?;
             file.text().map_err(cannot_read)?
         }
         // What is not UTF-8 is no printable character: it is refused below.

@@ -7,7 +7,6 @@
 mod file;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,10 +50,6 @@ pub(crate) struct Recovery {
     /// While we have it no other process of that name recovers the same lease.
     _before: Option<UserFile>,
 }
-
-/// What is kept while the command runs.
-#[derive(Debug)]
-pub(crate) struct Kept(UserFile);
 
 impl Recovery {
     /// Has `request` go on with the lease of the process before, if that is provably gone.
@@ -103,8 +98,9 @@ impl Recovery {
         })
     }
 
-    /// Writes down what is held now. Without the file all works but the recovery.
-    pub(crate) fn keep(self, held: &MultiLease<Any>, printer: &Printer) -> Option<Kept> {
+    /// Writes down what is held now, in a file that the command is to inherit. Without it all works
+    /// but the recovery.
+    pub(crate) fn keep(self, held: &MultiLease<Any>, printer: &Printer) -> Option<UserFile> {
         // Of an exclusive lease on one key.
         let [lease] = held.leases() else { return None };
         let parts = lease.parts().ok()?.downcast().ok()?;
@@ -117,7 +113,7 @@ impl Recovery {
         };
         let written = serde_json::to_vec(&state).map_err(io::Error::from);
         match written.and_then(|state| file::replace(&self.path, &state)) {
-            Ok(file) => Some(Kept(file)),
+            Ok(file) => Some(file),
             Err(error) => {
                 printer.warn(format!(
                     "cannot write {}, so a restart after a crash will have to wait: {error}",
@@ -129,18 +125,11 @@ impl Recovery {
     }
 }
 
-impl Kept {
-    /// What the command is to inherit.
-    pub(crate) fn lifeline(&self) -> BorrowedFd<'_> {
-        self.0.file.as_fd()
-    }
-
-    /// The lock was given back: there is nothing to recover.
-    pub(crate) fn clear(self, printer: &Printer) {
-        // A claim that is gone is not found: a file that cannot be emptied does no harm.
-        if let Err(error) = self.0.file.set_len(0) {
-            printer.warn(format!("cannot empty the state file: {error}"));
-        }
+/// The lock was given back: there is nothing to recover.
+pub(crate) fn clear(kept: &UserFile, printer: &Printer) {
+    // A claim that is gone is not found: a file that cannot be emptied does no harm.
+    if let Err(error) = kept.file.set_len(0) {
+        printer.warn(format!("cannot empty the state file: {error}"));
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::process::{
 use rustix::stdio;
 
 use super::super::tree;
-use super::reaping::{is_alone, reap_all_but};
+use super::reaping::{is_alone_after, reap_all_but};
 use super::report::{BEGIN, OUTLAST, Report, requested};
 use super::{Environment, MOST_DESCRIPTORS};
 use crate::env;
@@ -261,17 +261,6 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
         Report::Stopped(signal).write(reports);
     }
     false
-}
-
-/// Whether all that the command has started is gone. On Linux this reaps the command, which would hide
-/// the others that have ended. Elsewhere its process group counts: whatever has left it is not known. A
-/// group that is not ours to signal counts as empty, as one does that has nothing but the command's own
-/// remains.
-fn is_alone_after(child: Pid) -> bool {
-    match cfg!(target_os = "linux") {
-        true => is_alone(),
-        false => rustix::process::test_kill_process_group(child).is_err(),
-    }
 }
 
 /// Kills all that is below this process and lets itself be killed, the newest and the hidden too:

@@ -3,7 +3,9 @@
 use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, wait, waitid};
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, WaitOptions, test_kill_process_group, wait, waitid,
+};
 
 /// Reaps the children that have ended, but for that one.
 ///
@@ -15,9 +17,14 @@ pub(super) fn reap_all_but(kept: Option<Pid>) {
     }
 }
 
-/// Reaps all children that have ended. Answers whether there is no child left: of a subreaper, no
-/// descendant either.
-pub(super) fn is_alone() -> bool {
+/// Whether all that the command has started is gone. On Linux this reaps all children that have ended,
+/// the command too, which would hide the others: of a subreaper without a child there is no descendant
+/// either. Elsewhere the command's process group counts: whatever has left it is not known. A group that
+/// is not ours to signal counts as empty, as one does that has nothing but the command's own remains.
+pub(super) fn is_alone_after(command: Pid) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        return test_kill_process_group(command).is_err();
+    }
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(None) => return false,

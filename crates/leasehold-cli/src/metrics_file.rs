@@ -77,14 +77,14 @@ const fn gauge(name: &'static str, meaning: &'static str, value: fn(&Job) -> Opt
 pub(crate) struct MetricsFile {
     news: Sender<(Milestone, Instant)>,
     /// The thread has it until the job has ended.
-    writer: Arc<Mutex<Writer>>,
+    job: Arc<Mutex<Job>>,
 }
 
+/// The state of a job, and what writes it.
 #[derive(Debug)]
-struct Writer {
+struct Job {
     path: PathBuf,
     key: String,
-    job: Job,
     heard: Receiver<(Milestone, Instant)>,
     /// With which status the job has ended, and when: nothing more is written.
     ended: Option<(u8, Instant)>,
@@ -92,11 +92,6 @@ struct Writer {
     failure: Option<io::Error>,
     /// Whether it was said that the file cannot be written.
     warned: bool,
-}
-
-/// The state of a job.
-#[derive(Debug)]
-struct Job {
     /// When the waiting began.
     asked: Instant,
     /// When the lock was granted; `None` unless it is held.
@@ -114,42 +109,50 @@ impl MetricsFile {
     /// Begins to write what becomes of the lock on `key`, as the printer tells.
     pub(crate) fn begin(path: &Path, key: &str, printer: &Printer) -> Self {
         let (news, heard) = channel();
-        let mut writer = Writer {
+        let mut job = Job {
             path: path.to_owned(),
             key: key.to_owned(),
-            job: Job::begin(),
             heard,
             ended: None,
             failure: None,
             warned: false,
+            asked: Instant::now(),
+            granted: None,
+            acquired: false,
+            waited: None,
+            held: None,
+            status: None,
+            last_run: None,
+            last_success: None,
+            losses: 0.0,
         };
-        writer.write();
-        writer.warn(printer);
-        let writer = Arc::new(Mutex::new(writer));
-        let of_thread = Arc::clone(&writer);
+        job.write();
+        job.warn(printer);
+        let job = Arc::new(Mutex::new(job));
+        let of_thread = Arc::clone(&job);
         // Without a thread the file is written at the end only.
         let _ = thread::Builder::new().spawn(move || lock(&of_thread).run());
         printer.tell_milestones(news.clone());
-        Self { news, writer }
+        Self { news, job }
     }
 
     /// The job has ended with this status: writes the file for the last time.
     pub(crate) fn finish(&self, status: u8, printer: &Printer) {
         // The writer has the other end.
         let _ = self.news.send((Milestone::Ended(status), Instant::now()));
-        let mut writer = lock(&self.writer);
-        writer.run();
-        writer.warn(printer);
+        let mut job = lock(&self.job);
+        job.run();
+        job.warn(printer);
     }
 }
 
-impl Writer {
+impl Job {
     /// Writes until the job has ended.
     fn run(&mut self) {
         while self.ended.is_none() {
             match self.heard.recv_timeout(REFRESH) {
                 Ok((Milestone::Ended(status), at)) => self.ended = Some((status, at)),
-                Ok((milestone, at)) => self.job.note(milestone, at),
+                Ok((milestone, at)) => self.note(milestone, at),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -173,13 +176,13 @@ impl Writer {
     /// Puts a new file in the place of the old one.
     fn replace(&mut self) -> io::Result<()> {
         let before = self.before()?;
-        self.job.keep(&before, &self.key);
+        self.keep(&before);
         if let Some((status, at)) = self.ended {
-            self.job.finish(status, at);
+            self.finish(status, at);
         }
         let mut text = String::new();
         for (metric, value) in METRICS {
-            if let Some(value) = value(&self.job) {
+            if let Some(value) = value(self) {
                 let series = series(metric.0, "key", &self.key);
                 add(&mut text, metric, [(series, value)]);
             }
@@ -202,28 +205,12 @@ impl Writer {
             )),
         }
     }
-}
-
-impl Job {
-    fn begin() -> Self {
-        Self {
-            asked: Instant::now(),
-            granted: None,
-            acquired: false,
-            waited: None,
-            held: None,
-            status: None,
-            last_run: None,
-            last_success: None,
-            losses: 0.0,
-        }
-    }
 
     /// Takes over what other starts of the job have written: earlier ones, and those that overlap
     /// with this one. No lock guards the file: any user who can read it could hold the lock.
-    fn keep(&mut self, file: &str, key: &str) {
+    fn keep(&mut self, file: &str) {
         let value = |metric: &str| {
-            let series = series(metric, "key", key) + " ";
+            let series = series(metric, "key", &self.key) + " ";
             let value = file.lines().find_map(|line| line.strip_prefix(&series))?;
             value.parse::<f64>().ok()
         };
@@ -284,8 +271,8 @@ fn time_of(at: Instant) -> f64 {
     Timestamp::now().as_duration().as_secs_f64() - since(at)
 }
 
-fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(job: &Mutex<Job>) -> MutexGuard<'_, Job> {
+    job.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -242,8 +242,8 @@ impl<'a> AcquireUi<'a, '_> {
             how.on_progress(move |now| _ = report.send_replace((now.position, now.rejoined)))
         });
         let (client, request) = (self.client, self.request);
-        let asking = request.acquire(client, how);
-        let mut asking = pin!(self.retries.time_limit().of(asking));
+        let (limit, silent) = self.retries.time_limit();
+        let mut asking = pin!(timeout(limit, request.acquire(client, how)));
         let mut tick = interval(LIVE_LINE_INTERVAL);
         let mut answers = self.retries.not_now.listen();
         let mut who = request
@@ -253,7 +253,7 @@ impl<'a> AcquireUi<'a, '_> {
             let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return match answer? {
+                answer = &mut asking => return match answer.map_err(|_| silent)? {
                     Ok(Some(got)) => Ok(Outcome::Granted(got)),
                     Ok(None) => Ok(Outcome::Busy),
                     Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),

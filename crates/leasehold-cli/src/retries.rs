@@ -68,19 +68,6 @@ pub(crate) struct Retries<'a> {
     pub(crate) not_now: NotNow,
 }
 
-/// How long the store may take to answer.
-pub(crate) struct TimeLimit {
-    left: Duration,
-    silent: Failure,
-}
-
-impl TimeLimit {
-    /// Awaits `work`; fails if it is not done in time.
-    pub(crate) async fn of<T>(self, work: impl Future<Output = T>) -> Result<T, Failure> {
-        timeout(self.left, work).await.map_err(|_| self.silent)
-    }
-}
-
 /// The store cannot be used.
 #[derive(Debug)]
 struct Outage {
@@ -128,8 +115,8 @@ impl<'a> Retries<'a> {
     }
 
     /// How long a store that does not answer is waited for: until the time is over, and one allowance
-    /// with it.
-    pub(crate) fn time_limit(&self) -> TimeLimit {
+    /// with it. And the failure of one that has not answered by then.
+    pub(crate) fn time_limit(&self) -> (Duration, Failure) {
         let (limit, left) = match self.patience.wait {
             Wait::For(limit) => {
                 let stop = limit.saturating_add(GRACE);
@@ -139,11 +126,9 @@ impl<'a> Retries<'a> {
         };
         let limit = spoken(limit);
         let message = format!("the store did not answer in the time limit of {limit}");
-        TimeLimit {
-            // With a moment for what the library says itself at that time.
-            left: left.saturating_add(Duration::from_millis(50)),
-            silent: Failure::unanswered(message),
-        }
+        // With a moment for what the library says itself at that time.
+        let left = left.saturating_add(Duration::from_millis(50));
+        (left, Failure::unanswered(message))
     }
 
     /// Whether the time was over before the store was known to be in trouble.
@@ -172,12 +157,12 @@ impl<'a> Retries<'a> {
         mut ask: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,
     ) -> Result<ControlFlow<Signal, T>, Failure> {
         loop {
-            let limit = self.time_limit();
+            let (limit, silent) = self.time_limit();
             let answer = tokio::select! {
                 biased;
                 // What we are bound to may have ended before.
                 signal = signals.next() => return Ok(ControlFlow::Break(signal)),
-                answer = limit.of(ask(self)) => answer.flatten(),
+                answer = timeout(limit, ask(self)) => answer.unwrap_or(Err(silent)),
             };
             let failure = match answer {
                 Ok(answer) => return Ok(ControlFlow::Continue(answer)),

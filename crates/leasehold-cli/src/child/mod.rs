@@ -82,17 +82,6 @@ pub(crate) struct Reach {
     pub(crate) refused: Vec<Pid>,
 }
 
-impl Reach {
-    fn count(&mut self, pid: Pid, sent: Result<(), Errno>) {
-        match sent {
-            Ok(()) => self.reached += 1,
-            Err(Errno::PERM) => self.refused.push(pid),
-            // It has ended meanwhile.
-            Err(_) => {}
-        }
-    }
-}
-
 impl Child {
     /// Starts the child, in front of the terminal if there is one for it.
     pub(crate) fn start(
@@ -169,21 +158,22 @@ impl Child {
         if let Some(group) = self.group() {
             let _ = kill_process_group(group, signal);
         }
-        let mut seen = self.end.is_some();
-        for pid in tree::descendants(self.shim.pid) {
-            seen |= pid == self.pid;
-            let group = self.group().filter(|_| signal != Signal::KILL);
-            let had_it = group.is_some_and(|group| getpgid(Some(pid)) == Ok(group));
-            reach.count(
-                pid,
-                match had_it {
-                    true => test_kill_process(pid),
-                    false => tree::signal(pid, self.shim.pid, signal),
-                },
-            );
-        }
-        if !seen {
-            reach.count(self.pid, test_kill_process(self.pid));
+        let mut left = tree::descendants(self.shim.pid);
+        let is_hidden = self.end.is_none() && !left.contains(&self.pid);
+        left.extend(is_hidden.then_some(self.pid));
+        let group = self.group().filter(|_| signal != Signal::KILL);
+        let has_had_it = |pid| group.is_some_and(|group| getpgid(Some(pid)) == Ok(group));
+        for pid in left {
+            let sent = match (is_hidden && pid == self.pid) || has_had_it(pid) {
+                true => test_kill_process(pid),
+                false => tree::signal(pid, self.shim.pid, signal),
+            };
+            match sent {
+                Ok(()) => reach.reached += 1,
+                Err(Errno::PERM) => reach.refused.push(pid),
+                // It has ended meanwhile.
+                Err(_) => {}
+            }
         }
         reach
     }

@@ -15,21 +15,19 @@ pub(crate) fn man(args: &ManArgs, printer: &Printer) -> Result<u8, Failure> {
     all.build();
     let command = match &args.of {
         None => all,
-        Some(name) => page_of(&all, name)?,
+        Some(name) => {
+            let of = all.find_subcommand(name).ok_or_else(|| {
+                let names: Vec<_> = all.get_subcommands().map(Command::get_name).collect();
+                Failure::usage(format!("no page for {name}"))
+                    .hint(format!("there are {}", names.join(", ")))
+            })?;
+            of.clone().version(env!("CARGO_PKG_VERSION"))
+        }
     };
     let page = page(command)
         .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot write the page: {error}")))?;
     printer.data(&page)?;
     Ok(exit::OK)
-}
-
-fn page_of(all: &Command, name: &str) -> Result<Command, Failure> {
-    let of = all.find_subcommand(name).ok_or_else(|| {
-        let names: Vec<_> = all.get_subcommands().map(Command::get_name).collect();
-        Failure::usage(format!("no page for {name}"))
-            .hint(format!("there are {}", names.join(", ")))
-    })?;
-    Ok(of.clone().version(env!("CARGO_PKG_VERSION")))
 }
 
 fn page(command: Command) -> std::io::Result<String> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Client, Key, Settings};
+use leasehold::{Key, Settings};
 use tokio::time::{sleep, timeout};
 
 use crate::args::WaitForArgs;
@@ -25,10 +25,46 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
     let work = async |session: &mut Session<'_>| {
         let (client, retries) = (&session.client, &mut session.retries);
         let mut told = false;
-        let wait = async |retries: &mut Retries<'_>| {
-            until_free(key, client, retries, &mut told, printer).await
+        // Answers whether it is free; else the time is over, and who holds it was said.
+        let until_free = async |retries: &mut Retries<'_>| {
+            let look = async || Ok::<_, Failure>(KeyView::from(&client.inspect(key).await?));
+            let seen = look().await?;
+            retries.usable();
+            let freed = client.wait_until_free(key);
+            let left = match retries.left() {
+                Wait::For(left) => left,
+                Wait::Forever => Duration::MAX,
+                // A key that is free when the time is over is free.
+                Wait::No => Duration::ZERO,
+            };
+            let mut waiting = pin!(timeout(left, freed));
+            let pause = match printer.is_live() {
+                true => Duration::ZERO,
+                false => SHORT_WAIT,
+            };
+            let freed = loop {
+                tokio::select! {
+                    biased;
+                    freed = &mut waiting => break freed,
+                    () = sleep(pause), if !told && !seen.holders.is_empty() => {
+                        told = true;
+                        printer.event(Event::waiting_until_free(key, &seen.holders));
+                    }
+                }
+            };
+            let holders = match freed {
+                Ok(freed) => freed.map(|()| Vec::new())?,
+                // It may have become free just now.
+                Err(_) => look().await?.holders,
+            };
+            let (is_free, waited) = (holders.is_empty(), retries.elapsed());
+            printer.event(match is_free {
+                true => Event::free(key, waited, told),
+                false => Event::conflict(key, waited, &holders),
+            });
+            Ok::<_, Failure>(is_free)
         };
-        Ok(match retries.retry(&mut session.signals, wait).await? {
+        Ok(match retries.retry(&mut session.signals, until_free).await? {
             ControlFlow::Continue(true) => exit::OK.into(),
             ControlFlow::Continue(false) => {
                 args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()
@@ -44,50 +80,4 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
     let asking = (std::slice::from_ref(key), Patience::of(store));
     let (settings, signals) = (Settings::default(), Signals::listen()?);
     Session::with(store, &settings, asking, signals, printer, work).await
-}
-
-/// Answers whether it is free; else the time is over, and who holds it was said.
-async fn until_free(
-    key: &str,
-    client: &Client,
-    retries: &mut Retries<'_>,
-    told: &mut bool,
-    printer: &Printer,
-) -> Result<bool, Failure> {
-    let look = async || Ok::<_, Failure>(KeyView::from(&client.inspect(key).await?));
-    let seen = look().await?;
-    retries.usable();
-    let freed = client.wait_until_free(key);
-    let left = match retries.left() {
-        Wait::For(left) => left,
-        Wait::Forever => Duration::MAX,
-        // A key that is free when the time is over is free.
-        Wait::No => Duration::ZERO,
-    };
-    let mut waiting = pin!(timeout(left, freed));
-    let pause = match printer.is_live() {
-        true => Duration::ZERO,
-        false => SHORT_WAIT,
-    };
-    let freed = loop {
-        tokio::select! {
-            biased;
-            freed = &mut waiting => break freed,
-            () = sleep(pause), if !*told && !seen.holders.is_empty() => {
-                *told = true;
-                printer.event(Event::waiting_until_free(key, &seen.holders));
-            }
-        }
-    };
-    let holders = match freed {
-        Ok(freed) => freed.map(|()| Vec::new())?,
-        // It may have become free just now.
-        Err(_) => look().await?.holders,
-    };
-    let (is_free, waited) = (holders.is_empty(), retries.elapsed());
-    printer.event(match is_free {
-        true => Event::free(key, waited, *told),
-        false => Event::conflict(key, waited, &holders),
-    });
-    Ok(is_free)
 }

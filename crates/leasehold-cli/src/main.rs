@@ -139,32 +139,29 @@ async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, F
             store_warnings::say_if_not_sent(&store.settings, printer);
         }
     }
-    let done = match command {
-        Command::Run(args) => return commands::run::run(args, printer).await,
-        Command::Elect(args) if !args.observe => {
-            return commands::elect::elect(args, printer).await;
-        }
-        Command::Wait(args) => return commands::wait::wait(args, printer).await,
-        Command::Hold(args) => return commands::hold::hold(args, printer).await,
-        Command::Bench(args) => return commands::bench::bench(args, printer).await,
-        Command::Renew(args) => commands::saved_lease::renew(args, printer).await,
-        Command::Release(args) => commands::saved_lease::release(args, printer).await,
-        Command::Elect(args) => commands::observe::observe(args, printer).await,
-        Command::Show(args) => commands::show::show(args, printer).await,
-        Command::Log(args) => commands::log::log(args, printer).await,
-        Command::Ls(args) => commands::ls::ls(args, printer).await,
+    Ok(match command {
+        Command::Run(args) => commands::run::run(args, printer).await?,
+        Command::Elect(args) if !args.observe => commands::elect::elect(args, printer).await?,
+        Command::Wait(args) => commands::wait::wait(args, printer).await?,
+        Command::Hold(args) => commands::hold::hold(args, printer).await?,
+        Command::Bench(args) => commands::bench::bench(args, printer).await?,
+        Command::Renew(args) => commands::saved_lease::renew(args, printer).await?.into(),
+        Command::Release(args) => commands::saved_lease::release(args, printer).await?.into(),
+        Command::Elect(args) => commands::observe::observe(args, printer).await?.into(),
+        Command::Show(args) => commands::show::show(args, printer).await?.into(),
+        Command::Log(args) => commands::log::log(args, printer).await?.into(),
+        Command::Ls(args) => commands::ls::ls(args, printer).await?.into(),
         #[cfg(feature = "console")]
-        Command::Top(args) => commands::top::top(args, printer).await,
-        Command::Deadlocks(args) => commands::deadlocks::deadlocks(args, printer).await,
+        Command::Top(args) => commands::top::top(args, printer).await?.into(),
+        Command::Deadlocks(args) => commands::deadlocks::deadlocks(args, printer).await?.into(),
         #[cfg(feature = "console")]
-        Command::Serve(args) => commands::serve::serve(args, printer).await,
-        Command::Break(args) => commands::break_key::break_key(args, printer).await,
-        Command::Resize(args) => commands::resize::resize(args, printer).await,
-        Command::Doctor(args) => commands::doctor::doctor(args, printer).await,
-        Command::Init(args) => commands::init::init(args, printer).await,
-        Command::Config(args) => commands::config::config(args, printer),
-        Command::Completions(args) => commands::completions::completions(args, printer),
-        Command::Man(args) => commands::man::man(args, printer),
-    };
-    done.map(Status::from)
+        Command::Serve(args) => commands::serve::serve(args, printer).await?.into(),
+        Command::Break(args) => commands::break_key::break_key(args, printer).await?.into(),
+        Command::Resize(args) => commands::resize::resize(args, printer).await?.into(),
+        Command::Doctor(args) => commands::doctor::doctor(args, printer).await?.into(),
+        Command::Init(args) => commands::init::init(args, printer).await?.into(),
+        Command::Config(args) => commands::config::config(args, printer)?.into(),
+        Command::Completions(args) => commands::completions::completions(args, printer)?.into(),
+        Command::Man(args) => commands::man::man(args, printer)?.into(),
+    })
 }

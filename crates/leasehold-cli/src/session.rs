@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use leasehold::{Client, Settings};
+use leasehold::store::warning;
+use leasehold::{Client, Invalid, Settings};
 use rustix::process::Signal;
 
 use crate::config::CommandSettings;
@@ -13,7 +14,6 @@ use crate::failure::Failure;
 use crate::output::Printer;
 use crate::retries::{Patience, Retries};
 use crate::signals::Signals;
-use crate::store_warnings;
 
 /// How long giving back may take at the end.
 const RELEASE_ALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,7 +35,10 @@ impl<'a> Session<'a> {
         mut signals: Signals,
         printer: &'a Printer,
     ) -> Result<ControlFlow<Signal, Self>, Failure> {
-        store_warnings::say_if_unexpected(store, printer);
+        // What the store is that may not be expected of its URL.
+        if let Some(Invalid { message, hint, .. }) = warning(&store.named().value) {
+            printer.warn_with_hint(message, hint.unwrap_or_default());
+        }
         let mut retries = Retries::new(keys, patience, printer);
         let open = async |retries: &mut Retries<'_>| {
             let observer = retries.not_now.clone();

@@ -1,8 +1,7 @@
 //! Warnings about a store that may not be the one that is meant: `local:` excludes the processes of
 //! one user on one machine, in one directory. (A directory that a group shares has to be named.)
 
-use leasehold::Invalid;
-use leasehold::store::{describe, warning};
+use leasehold::store::describe;
 
 use crate::config::{CommandSettings, Origin};
 use crate::env;
@@ -53,11 +52,4 @@ pub(crate) fn say_if_not_sent(store: &CommandSettings, printer: &Printer) {
         format!("{} not used for {url}, which {from}", unsent.join(", ")),
         "credentials of the environment are sent only to the store that -S or LEASEHOLD_STORE names",
     );
-}
-
-/// Says what the store is that may not be expected of its URL.
-pub(crate) fn say_if_unexpected(store: &CommandSettings, printer: &Printer) {
-    if let Some(Invalid { message, hint, .. }) = warning(&store.named().value) {
-        printer.warn_with_hint(message, hint.unwrap_or_default());
-    }
 }

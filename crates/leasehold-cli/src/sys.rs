@@ -65,24 +65,16 @@ pub(crate) fn signal_pinned(_process: &OwnedFd, _signal: Signal) -> Result<(), E
     Err(Errno::NOSYS)
 }
 
-/// Has this process be killed when its parent ends. Refused if that has ended, or is another one.
-#[cfg(target_os = "linux")]
+/// Has this process be killed when its parent ends, on Linux. Refused if that has ended, or is another
+/// one.
 pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the request was made sends nothing any more.
     match rustix::process::getppid() == Some(parent) {
         true => Ok(()),
         false => Err(io::ErrorKind::Interrupted.into()),
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "the other systems' face of a fallible call"
-)]
-pub(crate) fn die_with(_parent: Pid) -> io::Result<()> {
-    Ok(())
 }
 
 /// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
@@ -174,6 +166,12 @@ pub(crate) fn next_signal(signals: &[Signal]) -> Option<(i32, Option<Pid>)> {
         (signal, info.assume_init().si_pid())
     };
     (signal > 0).then(|| (signal, Pid::from_raw(sender)))
+}
+
+/// Only the probe, which there is on Linux, waits so.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn next_signal(_signals: &[Signal]) -> Option<(i32, Option<Pid>)> {
+    None
 }
 
 /// Ends this process by the signal, whatever is done about it now, and without a core dump of ours.

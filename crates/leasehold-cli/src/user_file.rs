@@ -209,11 +209,6 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// Keeps others from a file that they find locked.
-    pub(crate) fn lock(&self) -> io::Result<()> {
-        Ok(flock(&self.file, FlockOperation::NonBlockingLockExclusive)?)
-    }
-
     /// Takes the place of what was judged there.
     pub(crate) fn replace(self) -> io::Result<UserFile> {
         fs::rename(&self.at, self.path)?;

@@ -10,7 +10,6 @@ use crate::output::Printer;
 /// The first argument of a leasehold that is to be a shim.
 pub(super) const SHIM: &str = "__shim";
 /// The first argument of a leasehold that is to be a probe.
-#[cfg(target_os = "linux")]
 pub(super) const PROBE: &str = "__probe";
 
 /// Is what this process was started as, if that is no command of a user; answers the exit status.
@@ -20,7 +19,6 @@ pub(crate) fn run_if_started_anew() -> Option<u8> {
     let role = role.to_str()?;
     let ended = match role {
         SHIM => shim::run(arguments),
-        #[cfg(target_os = "linux")]
         PROBE => super::probe::run(arguments),
         _ => return None,
     };

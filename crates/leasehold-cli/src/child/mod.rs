@@ -3,7 +3,6 @@
 mod anew;
 mod loss_policy;
 mod orphans;
-#[cfg(target_os = "linux")]
 mod probe;
 mod program;
 mod shim;
@@ -217,25 +216,6 @@ impl Child {
         // Before its socket is closed: what we could not kill it is not to kill for us.
         self.shim.end();
         Ok(end)
-    }
-}
-
-/// Elsewhere leasehold goes by how the command has ended.
-#[cfg(not(target_os = "linux"))]
-mod probe {
-    use rustix::process::Pid;
-
-    #[derive(Debug)]
-    pub(super) struct Probe;
-
-    impl Probe {
-        pub(super) fn begin(_group: Pid) -> Option<Self> {
-            None
-        }
-
-        pub(super) fn finish(self) -> Option<i32> {
-            None
-        }
     }
 }
 

@@ -9,17 +9,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Stdio};
 
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 
 use super::anew::{PROBE, this_program};
 use crate::exit;
 use crate::sys::{self, Blocked};
 
-/// What a terminal sends to a group, and what ends a program.
-const SENT: [Signal; 3] = [Signal::HUP, Signal::INT, Signal::QUIT];
 /// Ends the probe. Of several signals the system delivers the lowest first, so that what was sent
 /// before is read before.
 const OVER: Signal = Signal::ALARM;
+/// What a terminal sends to a group, and what ends a program; and the end.
+const HEARD: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, OVER];
 
 /// A probe that has begun.
 #[derive(Debug)]
@@ -31,8 +31,10 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Begins one in that group, which is not its program yet, so that nothing that is sent is missed.
-    /// Without one it is not known what the terminal has sent, which is no reason not to run.
+    /// Without one it is not known what the terminal has sent, which is no reason not to run. Only on
+    /// Linux there is one.
     pub(super) fn begin(group: Pid) -> Option<Self> {
+        cfg!(target_os = "linux").then_some(())?;
         let mut process = this_program(PROBE)
             .arg0("leasehold-probe")
             .arg(std::process::id().to_string())
@@ -58,9 +60,9 @@ impl Probe {
 
     /// Ends it, after the command: answers the first signal that was sent to both.
     pub(super) fn finish(mut self) -> Option<i32> {
-        let _ = pidfd_send_signal(&self.handle, OVER);
+        let _ = sys::signal_pinned(&self.handle, OVER);
         // One that is stopped ends, too.
-        let _ = pidfd_send_signal(&self.handle, Signal::CONT);
+        let _ = sys::signal_pinned(&self.handle, Signal::CONT);
         let mut said = Vec::new();
         let _ = self.says.read_to_end(&mut said);
         let _ = self.process.wait();
@@ -75,6 +77,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     let leasehold = arguments.next()?.to_str()?.parse().ok();
     let leasehold = leasehold.filter(|&pid| pid > 0).and_then(Pid::from_raw)?;
     sys::die_with(leasehold).ok()?;
+    #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"leasehold-probe");
     let _ = std::env::set_current_dir("/");
     sys::close_from(3);
@@ -83,8 +86,7 @@ pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
     if say(0).is_err() {
         return Some(exit::OUTPUT);
     }
-    let [hangup, interrupt, quit] = SENT;
-    while let Some((signal, sender)) = sys::next_signal(&[hangup, interrupt, quit, OVER]) {
+    while let Some((signal, sender)) = sys::next_signal(&HEARD) {
         // What leasehold itself has passed on is known there.
         match (sender == Some(leasehold), signal == OVER.as_raw()) {
             (true, true) => break,

@@ -29,7 +29,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         let Some(question) = question(&seen).filter(|_| args.token.is_none_or(named)) else {
             return nobody(args, printer);
         };
-        if !confirmed(&question, printer)? {
+        if !printer.confirmed(&question)? {
             return Ok(exit::DECLINED);
         }
         // Others may have got it before the answer.
@@ -66,16 +66,4 @@ fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
 /// What `--json` prints.
 fn done(key: &str, holders: u64) -> Fields {
     Fields::default().with("key", key).with("holders", holders)
-}
-
-fn confirmed(question: &str, printer: &Printer) -> Result<bool, Failure> {
-    let answer = printer
-        .ask(question)
-        .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
-    match answer.as_deref() {
-        Some(answer) => Ok(matches!(answer, "y" | "yes")),
-        None => {
-            Err(Failure::usage("not a terminal: cannot ask for confirmation").hint("use --yes"))
-        }
-    }
 }

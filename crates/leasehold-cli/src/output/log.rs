@@ -33,18 +33,16 @@ pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
     // Only the first call of a process counts.
     let _ = registry()
         .with(filter)
-        .with(Lines(printer.clone()))
+        .with(printer.clone())
         .try_init();
 }
 
-struct Lines(Printer);
-
-impl<S: Subscriber> Layer<S> for Lines {
+impl<S: Subscriber> Layer<S> for Printer {
     fn on_event(&self, event: &tracing::Event<'_>, _context: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
         let message = text.message + &text.fields;
-        self.0.event(match *event.metadata().level() {
+        self.event(match *event.metadata().level() {
             Level::WARN => Event::warning(&message, None),
             level => Event::log(&level.to_string(), &message),
         });

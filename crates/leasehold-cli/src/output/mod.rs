@@ -97,13 +97,11 @@ impl Printer {
             options: options.clone(),
             json_events: options.json && is_job,
             is_job,
-            lines: OnceLock::new(),
             origin: Fields::default()
                 .with("host", sys::host())
                 .with("pid", std::process::id())
                 .with("run", format!("{random:016x}")),
-            live: Mutex::default(),
-            milestones: OnceLock::new(),
+            ..Inner::default()
         }));
         log::begin(&printer, options);
         printer
@@ -227,17 +225,18 @@ impl Printer {
         self.event(Event::warning(message.as_ref(), Some(hint.as_ref())));
     }
 
-    /// A question to the person at the terminal; nothing if nobody sits there.
-    pub(crate) fn ask(&self, question: &str) -> io::Result<Option<String>> {
+    /// Whether the person at the terminal says yes; refused if nobody sits there.
+    pub(crate) fn confirmed(&self, question: &str) -> Result<bool, Failure> {
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-            return Ok(None);
+            let failure = Failure::usage("not a terminal: cannot ask for confirmation");
+            return Err(failure.hint("use --yes"));
         }
-        let mut err = io::stderr().lock();
-        write!(err, "{PREFIX}{} [y/N] ", escape(question))?;
-        err.flush()?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
-        Ok(Some(answer.trim().to_lowercase()))
+        let (mut err, mut answer) = (io::stderr().lock(), String::new());
+        write!(err, "{PREFIX}{} [y/N] ", escape(question))
+            .and_then(|()| err.flush())
+            .and_then(|()| io::stdin().read_line(&mut answer))
+            .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
+        Ok(matches!(&*answer.trim().to_lowercase(), "y" | "yes"))
     }
 
     /// Whether all that is going on is said.

@@ -88,7 +88,7 @@ pub(super) fn open(path: &Path) -> io::Result<Option<UserFile>> {
 /// Puts a new file in the place of the old one, complete and locked before anybody can open it.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<UserFile> {
     let new = Draft::new(path, 0o600, content)?;
-    new.lock()?;
+    new.file.try_lock()?;
     new.replace()
 }
 

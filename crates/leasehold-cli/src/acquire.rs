@@ -340,12 +340,9 @@ impl<'a> AcquireUi<'a, '_> {
 
     /// It is known who holds, or that nobody could say.
     fn seen(&mut self, seen: Option<Seen>) {
-        match &seen {
-            Some(Seen {
-                closed: Some(closed),
-                ..
-            }) => return self.retries.unusable(closed),
-            Some(_) => self.retries.answered(),
+        match seen.as_ref().map(|seen| &seen.closed) {
+            Some(Some(closed)) => return self.retries.unusable(closed),
+            Some(None) => self.retries.answered(),
             None => {}
         }
         let (key, holders) = self.blocking(seen.map(|seen| seen.view));

@@ -249,29 +249,25 @@ impl LockRequest {
         }
     }
 
-    /// What the guarded command is told beside its keys and tokens.
+    /// The variables that tell the guarded command about its lock.
     pub(crate) fn given(
         &self,
         client: &Client,
         held: &MultiLease<Any>,
-    ) -> Vec<(&'static str, String)> {
+    ) -> Vec<(&'static str, Option<String>)> {
         let tokens = tokens(held);
         let token = tokens.first().and_then(|(_, token)| *token);
-        let mut given = vec![
-            (env::KEY, self.key().to_owned()),
-            (env::CONTEXT, self.context(client).to_string()),
+        let token = token.map(|token| token.to_string());
+        let term = token.clone().filter(|_| self.note.is_some());
+        let all = [
+            (env::KEY, Some(self.key().to_owned())),
+            (env::CONTEXT, Some(self.context(client).to_string())),
+            (env::TOKENS, token.as_ref().map(|_| object(&tokens))),
+            (env::TERM, term),
+            (env::TOKEN, token),
+            (env::OWNER, self.owner.as_ref().map(Owner::expose)),
         ];
-        if let Some(token) = token {
-            given.push((env::TOKEN, token.to_string()));
-            given.push((env::TOKENS, object(&tokens)));
-        }
-        if let Some(owner) = &self.owner {
-            given.push((env::OWNER, owner.expose()));
-        }
-        if let (Some(_), Some(token)) = (&self.note, token) {
-            given.push((env::TERM, token.to_string()));
-        }
-        given
+        all.into_iter().filter(|(_, it)| it.is_some()).collect()
     }
 }
 

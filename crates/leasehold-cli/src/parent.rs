@@ -37,13 +37,10 @@ impl Parent {
             let message = "cannot tell when the parent ends: it is in another PID namespace";
             return Err(Failure::system(message).hint("use --fd with a pipe"));
         };
-        if is_only_a_reaper(parent) {
-            return Ok(Self::watch(None, true));
-        }
         let shell = if left { shell_of(parent) } else { parent };
         let watched = Self::watch(Some(shell), !left);
         // The number is certainly the one's that was there at the start, as that still is.
-        match getppid() == Some(parent) && is_above_us(shell) {
+        match !is_only_a_reaper(parent) && getppid() == Some(parent) && is_above_us(shell) {
             true => Ok(watched),
             false => Ok(Self::watch(None, true)),
         }
@@ -124,20 +121,13 @@ fn shell_of(mut pid: Pid) -> Pid {
     let places = |pid: Pid| {
         let fields = process_fields(pid).ok()?;
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        let known = fields.get(25).is_some_and(|stack| stack != "0");
-        known.then(|| {
-            (
-                program,
-                fields.get(25).cloned(),
-                fields.get(45..49).map(<[_]>::to_vec),
-            )
-        })
+        let stack = fields.get(25).filter(|stack| *stack != "0")?;
+        let texts = fields.get(45..49).map(<[_]>::to_vec);
+        Some((program, stack.clone(), texts))
     };
-    while let Some(up) = parent_of(pid) {
-        match (places(pid), places(up)) {
-            (Some(below), Some(above)) if below == above => pid = up,
-            _ => break,
-        }
+    let is_copy = |pid, of| places(pid).is_some_and(|ours| places(of) == Some(ours));
+    while let Some(up) = parent_of(pid).filter(|&up| is_copy(pid, up)) {
+        pid = up;
     }
     pid
 }

@@ -4,10 +4,10 @@
 //! to its caller. Here the command asks again, for as long as `-w` lets it. A server that answers
 //! that it cannot do it now is asked again by the library, as long as the lock is waited for.
 
-use std::future::pending;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use futures_util::future::{FutureExt, OptionFuture};
 use leasehold::core::{Backoff, GRACE};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
@@ -245,8 +245,12 @@ impl<'a> Retries<'a> {
     /// as long as it may.
     pub(crate) async fn follow(&mut self, answers: &mut Receiver<Option<Failure>>) -> Failure {
         loop {
+            let left = self.left_for_the_store();
+            // Where the wait for the lock is all that limits the outage, it is not over before that.
+            let last = self.outage().filter(|_| self.patience.retry_for.is_some());
+            let over = last.map(|last| sleep(left).map(|()| last));
             tokio::select! {
-                failure = self.outage_over() => return failure,
+                Some(failure) = OptionFuture::from(over) => return failure,
                 Ok(()) = answers.changed() => {
                     match answers.borrow_and_update().clone() {
                         Some(failure) => self.unusable(&failure),
@@ -254,18 +258,6 @@ impl<'a> Retries<'a> {
                     }
                 }
             }
-        }
-    }
-
-    /// Completes when the outage has lasted as long as it may; never where the wait for the lock
-    /// is all that limits it.
-    async fn outage_over(&self) -> Failure {
-        match (&self.outage, self.patience.retry_for) {
-            (Some(outage), Some(_)) => {
-                sleep(self.left_for_the_store()).await;
-                outage.last.clone()
-            }
-            _ => pending().await,
         }
     }
 

@@ -109,14 +109,13 @@ impl<'a> RunChild<'a> {
         let policy = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
         // Those of a leader's later terms begin here.
         let shim = self.shim.take().filter(Shim::is_there);
-        let shim = shim.map_or_else(|| self.begin_shim(), Ok);
         let signals = &mut session.signals;
-        let child = shim
-            .and_then(|shim| Supervision::start(shim, &start, (&held, policy), signals, printer));
-        let ended = match child {
-            Ok(child) => child.run(self.how.with_children).await,
-            Err(failure) => Err(failure),
+        let run = async {
+            let shim = shim.map_or_else(|| self.begin_shim(), Ok)?;
+            let child = Supervision::start(shim, &start, (&held, policy), signals, printer)?;
+            child.run(self.how.with_children).await
         };
+        let ended: Result<Ended, Failure> = run.await;
         let ends = ended.as_ref().map_or(true, self.is_last);
         if let (true, Ok(ended)) = (ends, &ended) {
             ended.status.at_the_latest();
@@ -155,11 +154,9 @@ impl<'a> RunChild<'a> {
         held: &MultiLease<Any>,
         handed_on: Option<&HandedOn>,
     ) -> Vec<(&'static str, Option<String>)> {
-        let given = request.given(client, held).into_iter();
-        let mut all: Vec<_> = given.map(|(name, value)| (name, Some(value))).collect();
-        let store = client.store_url().to_owned();
+        let mut all = request.given(client, held);
         all.extend([
-            (env::STORE, Some(store)),
+            (env::STORE, Some(client.store_url().to_owned())),
             (env::STORE_FILE, handed_on.map(HandedOn::path)),
             (env::PASSWORD, None),
         ]);

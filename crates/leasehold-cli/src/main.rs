@@ -25,7 +25,6 @@ mod metrics_file;
 mod moment;
 mod named_process;
 mod nested_store;
-mod not_now;
 mod output;
 mod parent;
 mod recovery;

@@ -5,19 +5,22 @@
 //! that it cannot do it now is asked again by the library, as long as the lock is waited for.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, OptionFuture};
+use leasehold::ErrorKind;
 use leasehold::core::{Backoff, GRACE};
+use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
+use leasehold_console::feed::send_if_other;
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::watch::Receiver;
+use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{CommandSettings, Wait};
 use crate::duration::spoken;
 use crate::failure::Failure;
-use crate::not_now::NotNow;
 use crate::output::{Event, Printer};
 use crate::signals::Signals;
 
@@ -263,7 +266,7 @@ impl<'a> Retries<'a> {
 
     /// The store has answered a question: it can be used, unless it takes no claim now.
     pub(crate) fn answered(&mut self) {
-        if !self.not_now.is_said() {
+        if self.not_now.0.borrow().is_none() {
             self.usable();
         }
     }
@@ -289,6 +292,42 @@ impl<'a> Retries<'a> {
         Failure {
             message: format!("gave up after {after}: {}", failure.message),
             ..failure
+        }
+    }
+}
+
+/// What the store has answered last to a lock that is waited for: a failure that passes by itself, or
+/// `None` for any other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NotNow(Arc<Sender<Option<Failure>>>);
+
+impl NotNow {
+    /// What is answered from now on.
+    pub(crate) fn listen(&self) -> Receiver<Option<Failure>> {
+        self.0.send_replace(None);
+        self.0.subscribe()
+    }
+}
+
+impl Observer for NotNow {
+    fn observe(&self, _: &ObservedClaim, _: Fact) {}
+
+    fn request(&self, request: StoreRequest<'_>) {
+        let said = match request.error {
+            None if request.failed.is_none() => None,
+            Some(error)
+                if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() =>
+            {
+                let (failure, key) = (Failure::from(error.clone()), request.key);
+                Some(Failure {
+                    message: format!("cannot acquire {key:?}: {error}"),
+                    ..failure
+                })
+            }
+            _ => return,
+        };
+        if request.verb != "release" {
+            send_if_other(&self.0, said);
         }
     }
 }

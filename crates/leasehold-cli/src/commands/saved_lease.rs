@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Any, Client, ErrorKind, HolderInfo, LeaseParts, Released, Settings, Token};
+use leasehold::{Any, Client, Error, ErrorKind, HolderInfo, LeaseParts, Released, Settings, Token};
 
 use crate::args::{ReleaseArgs, RenewArgs};
 use crate::config::CommandSettings;
@@ -22,17 +22,15 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
     let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
     Settings::default().with_ttl(ttl).check()?;
-    let mut status = Ok(exit::OK);
-    for lease in &saved.leases {
+    let renew = async |lease: &LeaseParts<Any>| {
         let key = lease.key().as_str();
-        let done = match client.renew_by_parts(lease, ttl).await {
-            Ok(()) => Ok(format!("renewed {key} for {}", spoken(ttl))),
-            Err(error) if error.kind() == ErrorKind::Lost => Err(error.to_string()),
-            Err(error) => return Err(error.into()),
-        };
-        status = worse(status, say(key, done, Some(ttl), printer));
-    }
-    status
+        match client.renew_by_parts(lease, ttl).await {
+            Ok(()) => Ok(Ok(format!("renewed {key} for {}", spoken(ttl)))),
+            Err(error) if error.kind() == ErrorKind::Lost => Ok(Err(error.to_string())),
+            Err(error) => Err(error),
+        }
+    };
+    each(&saved, Some(ttl), printer, renew).await?
 }
 
 /// Releases each lease of the file, and removes the file.
@@ -41,18 +39,15 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
     let client = connect_to(&saved, &args.common.store.settings, printer).await?;
     // `hold` does not take its lease for lost meanwhile. Some file systems have no such locks.
     let _ = file.try_lock();
-    let mut status = Ok(exit::OK);
-    for lease in &saved.leases {
-        let key = lease.key().as_str();
-        let done = match client.release_by_parts(lease).await? {
+    let release = async |lease: &LeaseParts<Any>| {
+        let (key, released) = (lease.key().as_str(), client.release_by_parts(lease).await?);
+        let ended = "the lease had ended before; another may have held it since";
+        Ok::<_, Error>(match released {
             Released::Held => Ok(format!("released {key}")),
-            _ => {
-                let ended = "the lease had ended before; another may have held it since";
-                Err(format!("{key} was not held: {ended}"))
-            }
-        };
-        status = worse(status, say(key, done, None, printer));
-    }
+            _ => Err(format!("{key} was not held: {ended}")),
+        })
+    };
+    let status = each(&saved, None, printer, release).await?;
     file.remove().map_err(|error| {
         let message = format!("cannot remove {}: {error}", args.file.display());
         Failure::new(exit::OUTPUT, message)
@@ -70,34 +65,32 @@ async fn connect_to(
     connect(&store).await
 }
 
-/// The worse of two outcomes. Output that cannot be written keeps no other lease from its turn.
-fn worse(one: Result<u8, Failure>, other: Result<u8, Failure>) -> Result<u8, Failure> {
-    Ok(one?.max(other?))
-}
-
-/// Says what was done, or that the lease had ended: that with `-q`, too. Answers the status.
-fn say(
-    key: &str,
-    done: Result<String, String>,
+/// Does that with each lease of the file, and says what was done, or that the lease had ended: that
+/// with `-q`, too. Answers the worst status. Output that cannot be written keeps no other lease from its
+/// turn.
+async fn each(
+    saved: &SavedLease,
     ttl: Option<Duration>,
     printer: &Printer,
-) -> Result<u8, Failure> {
-    let held = done.is_ok();
-    let shown = Fields::default()
-        .with("key", key)
-        .with("held", held)
-        .with_known("ttl_ms", ttl.filter(|_| held).map(millis));
-    match done {
-        Ok(sentence) => {
-            printer.done(&shown, &sentence)?;
-            Ok(exit::OK)
-        }
-        Err(sentence) => {
-            printer.failure(&Failure::new(exit::LOST, sentence));
-            printer.show(&shown, String::new)?;
-            Ok(exit::LOST)
-        }
+    work: impl AsyncFn(&LeaseParts<Any>) -> Result<Result<String, String>, Error>,
+) -> Result<Result<u8, Failure>, Failure> {
+    let mut status = Ok(exit::OK);
+    for lease in &saved.leases {
+        let done = work(lease).await?;
+        let shown = Fields::default()
+            .with("key", lease.key().as_str())
+            .with("held", done.is_ok())
+            .with_known("ttl_ms", ttl.filter(|_| done.is_ok()).map(millis));
+        let said = match done {
+            Ok(sentence) => printer.done(&shown, &sentence).map(|()| exit::OK),
+            Err(sentence) => {
+                printer.failure(&Failure::new(exit::LOST, sentence));
+                printer.show(&shown, String::new).map(|_| exit::LOST)
+            }
+        };
+        status = status.and_then(|worst: u8| Ok(worst.max(said?)));
     }
+    Ok(status)
 }
 
 /// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it

@@ -10,7 +10,6 @@ use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
-use crate::config::Wait;
 use crate::duration::spoken;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
@@ -200,8 +199,8 @@ impl<'a> AcquireUi<'a, '_> {
     async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Outcome, Failure> {
         loop {
             let wait = self.retries.left();
-            let tried = self.try_acquire(wait, signals).await;
-            let unheard = self.position == 0 && wait != Wait::No;
+            let tried = self.attempt(wait, signals).await;
+            let unheard = self.position == 0 && !wait.is_zero();
             let failure = match tried {
                 Ok(Outcome::TimedOut) if unheard => match self.retries.outage() {
                     Some(failure) => return Err(self.retries.gave_up(failure)),
@@ -234,7 +233,7 @@ impl<'a> AcquireUi<'a, '_> {
     }
 
     /// One try.
-    async fn try_acquire(&mut self, wait: Wait, signals: &mut Signals) -> Result<Outcome, Failure> {
+    async fn attempt(&mut self, wait: Duration, signals: &mut Signals) -> Result<Outcome, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
         let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
@@ -271,7 +270,7 @@ impl<'a> AcquireUi<'a, '_> {
                     let deadlock = deadlock.borrow_and_update().clone().unwrap_or_default();
                     self.printer.event(Event::deadlocked(&request.keys, &deadlock));
                 }
-                failure = self.retries.follow(&mut answers), if wait != Wait::No => {
+                failure = self.retries.follow(&mut answers), if !wait.is_zero() => {
                     return Err(failure);
                 }
                 Some(()) = news_due => self.tell_position(),
@@ -373,8 +372,8 @@ impl<'a> AcquireUi<'a, '_> {
             return Err(self.retries.gave_up(failure));
         }
         let waited = match self.request.patience.wait {
-            Wait::For(_) => self.retries.elapsed(),
-            _ => Duration::ZERO,
+            Duration::ZERO | Duration::MAX => Duration::ZERO,
+            _ => self.retries.elapsed(),
         };
         let (key, holders) = self.blocking(view);
         self.printer.event(Event::conflict(&key, waited, &holders));

@@ -9,7 +9,7 @@ use leasehold::{
 };
 
 use crate::args::{LockArgs, WaitArgs};
-use crate::config::{CommandSettings, Origin, Setting, Wait};
+use crate::config::{CommandSettings, Origin, Setting};
 use crate::failure::Failure;
 use crate::lease_status::tokens;
 use crate::output::{ByKey, Tokens};
@@ -143,13 +143,13 @@ impl LockRequest {
     /// leasehold waits for us: then others may wait for what it holds while we wait.
     pub(crate) fn how(
         &self,
-        wait: Wait,
+        wait: Duration,
         hear: impl Fn(&Deadlock) + Send + Sync + 'static,
     ) -> Option<LockOptions> {
         let mut how = match wait {
-            Wait::No => return None,
-            Wait::For(limit) => LockOptions::new().within(limit),
-            Wait::Forever => LockOptions::new(),
+            Duration::ZERO => return None,
+            Duration::MAX => LockOptions::new(),
+            limit => LockOptions::new().within(limit),
         };
         if self.outer.is_some() {
             how = how.on_deadlock(DEADLOCK_CHECK, hear);
@@ -217,8 +217,8 @@ impl LockRequest {
 
     /// Whether to look who holds as soon as it is asked for: a nested run does, where no place in a
     /// queue tells that somebody holds.
-    pub(crate) fn looks_first(&self, client: &Client, wait: Wait) -> bool {
-        self.outer.is_some() && !client.capabilities().queueing && wait != Wait::No
+    pub(crate) fn looks_first(&self, client: &Client, wait: Duration) -> bool {
+        self.outer.is_some() && !client.capabilities().queueing && !wait.is_zero()
     }
 
     /// Why waiting for these keys would never end, if an outer leasehold holds one of them.

@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::config::{CommandSettings, Wait};
+use crate::config::CommandSettings;
 use crate::duration::spoken;
 use crate::failure::Failure;
 use crate::output::{Event, Printer};
@@ -33,8 +33,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How patiently the lock is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// How long the lock is waited for.
-    pub(crate) wait: Wait,
+    /// How long the lock is waited for: not at all, or for ever if that is the longest time.
+    pub(crate) wait: Duration,
     /// The longest outage that is waited through, if it is not as long as the lock is waited for.
     pub(crate) retry_for: Option<Duration>,
 }
@@ -50,7 +50,7 @@ impl Patience {
 
     /// The same for what is waited for as long as it takes.
     pub(crate) fn for_ever(self) -> Self {
-        let wait = Wait::Forever;
+        let wait = Duration::MAX;
         Self { wait, ..self }
     }
 }
@@ -107,27 +107,21 @@ impl<'a> Retries<'a> {
 
     /// What is left of the time. When it is over, the lock may still be free: it is asked for
     /// once, in any case.
-    pub(crate) fn left(&self) -> Wait {
+    pub(crate) fn left(&self) -> Duration {
         match self.patience.wait {
-            Wait::For(limit) => match limit.saturating_sub(self.start.elapsed()) {
-                Duration::ZERO => Wait::No,
-                left => Wait::For(left),
-            },
-            wait => wait,
+            Duration::MAX => Duration::MAX,
+            limit => limit.saturating_sub(self.start.elapsed()),
         }
     }
 
     /// How long a store that does not answer is waited for: until the time is over, and one allowance
     /// with it. And the failure of one that has not answered by then.
     pub(crate) fn time_limit(&self) -> (Duration, Failure) {
-        let (limit, left) = match self.patience.wait {
-            Wait::For(limit) => {
-                let stop = limit.saturating_add(GRACE);
-                (limit, stop.saturating_sub(self.elapsed()))
-            }
-            _ => (Duration::ZERO, Duration::MAX),
+        let left = match self.patience.wait {
+            Duration::ZERO | Duration::MAX => Duration::MAX,
+            limit => limit.saturating_add(GRACE).saturating_sub(self.elapsed()),
         };
-        let limit = spoken(limit);
+        let limit = spoken(self.patience.wait);
         let message = format!("the store did not answer in the time limit of {limit}");
         // With a moment for what the library says itself at that time.
         let left = left.saturating_add(Duration::from_millis(50));
@@ -136,7 +130,7 @@ impl<'a> Retries<'a> {
 
     /// Whether the time was over before the store was known to be in trouble.
     pub(crate) fn are_over(&self) -> bool {
-        self.left() == Wait::No && !self.interrupted
+        self.left().is_zero() && !self.interrupted
     }
 
     /// For how long the lock was waited for; the library knows of its own waiting only.
@@ -186,7 +180,7 @@ impl<'a> Retries<'a> {
         failure: Failure,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, Failure> {
-        let retries = self.patience.retry_for.is_some() || !matches!(self.patience.wait, Wait::No);
+        let retries = self.patience.retry_for.is_some() || !self.patience.wait.is_zero();
         if !failure.passing || !retries {
             return Err(failure);
         }
@@ -230,15 +224,13 @@ impl<'a> Retries<'a> {
 
     /// For how long the store is asked again from now on, while it cannot be used.
     fn left_for_the_store(&self) -> Duration {
-        let waiting = match (self.patience.wait, self.left()) {
-            // Only the outage is waited through, and not the holder.
-            (Wait::No, _) if self.patience.retry_for.is_some() => Duration::MAX,
-            (_, Wait::Forever) => Duration::MAX,
-            (_, Wait::For(left)) => left,
-            _ => Duration::ZERO,
-        };
         let Some(limit) = self.patience.retry_for else {
-            return waiting;
+            return self.left();
+        };
+        let waiting = match self.patience.wait {
+            // Only the outage is waited through, and not the holder.
+            Duration::ZERO => Duration::MAX,
+            _ => self.left(),
         };
         let outage = self.outage.as_ref().map(|outage| outage.since.elapsed());
         waiting.min(limit.saturating_sub(outage.unwrap_or_default()))

@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::shared::{LeaseOptions, RetryOption};
 use super::{CommonArgs, GuardArgs, LockArgs, MetricsArgs, WaitArgs, tables};
-use crate::config::{Wait, parse_wait};
+use crate::config::parse_wait;
 use crate::duration;
 use crate::lifetime::LifetimeArgs;
 
@@ -143,7 +143,7 @@ pub(crate) struct WaitForArgs {
     pub(crate) key: String,
     /// Give up after this long (500ms, 30s, 5m, 1h30m) [env: LEASEHOLD_WAIT] [default: forever]
     #[arg(short, long, value_name = "DURATION", value_parser = parse_wait)]
-    wait: Option<Wait>,
+    wait: Option<Duration>,
     /// The exit status when the key was not free in time [default: 75]
     #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,

@@ -8,7 +8,7 @@ use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValuePar
 
 use super::store::StoreOptions;
 use crate::child::OnLost;
-use crate::config::{CommandSettings, FileArgs, Wait, parse_wait};
+use crate::config::{CommandSettings, FileArgs, parse_wait};
 use crate::duration;
 use crate::output::OutputArgs;
 
@@ -175,7 +175,7 @@ pub(crate) struct WaitLimitOptions {
     /// that was in the queue starts again at its end. Errors that waiting cannot repair, such as a
     /// wrong password, end the command at once.
     #[arg(short, long, value_name = "DURATION", value_parser = parse_wait)]
-    wait: Option<Wait>,
+    wait: Option<Duration>,
 }
 
 /// The lease, and how others see it.

@@ -1,10 +1,11 @@
 //! Which store, and how it is opened; how the options that are settings are read.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgMatches, Args, ValueHint};
 
-use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, Wait, parse_store};
+use crate::config::{CommandSettings, Key, Origin, Setting, TABLE, Value, parse_store};
 
 /// What was typed of all settings that the subcommand has.
 pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
@@ -15,15 +16,15 @@ pub(super) fn typed_settings(typed: &ArgMatches) -> CommandSettings {
         let value = one(typed, &id)
             .map(Value::Text)
             .or_else(|| one(typed, &id).map(Value::Path))
-            .or_else(|| one(typed, &id).map(Value::Duration))
-            .or_else(|| one(typed, &id).map(Value::Wait));
+            .or_else(|| one(typed, &id).map(Value::Duration));
         if let Some(value) = value {
             let from = Origin::option(format!("--{}", row.name));
             settings.layer.insert(row.key, Setting::new(value, from));
         }
     }
     if one::<bool>(typed, "no_wait") == Some(true) {
-        let wait = Setting::new(Value::Wait(Wait::No), Origin::option("--no-wait"));
+        let (none, from) = (Duration::ZERO, Origin::option("--no-wait"));
+        let wait = Setting::new(Value::Duration(none), from);
         settings.layer.insert(Key::Wait, wait);
     }
     settings

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::strategy::Strategy;
 
 use super::*;
-use crate::config::{Key, Value, Wait};
+use crate::config::{Key, Value};
 
 #[test]
 fn the_definitions_are_sound() {
@@ -36,7 +36,7 @@ fn what_follows_the_dashes_is_the_commands_own() {
         panic!("another subcommand");
     };
     assert_eq!(run.command, ["grep", "-n", "--", "-w"]);
-    assert_eq!(run.common.store.settings.wait().value, Wait::Forever);
+    assert_eq!(run.common.store.settings.wait().value, Duration::MAX);
     assert!(Cli::try_parse_from(["leasehold", "run", "k", "grep", "-n"]).is_err());
 }
 
@@ -54,7 +54,7 @@ fn options_that_are_settings_are_read_with_their_types() {
             (Key::Store, Value::Text("local:/x".to_owned())),
             (Key::TlsCa, Value::Path("ca.pem".into())),
             (Key::Ttl, Value::Duration(ttl)),
-            (Key::Wait, Value::Wait(Wait::For(wait))),
+            (Key::Wait, Value::Duration(wait)),
         ]
     );
     // How long a lease lasts from now on is none.

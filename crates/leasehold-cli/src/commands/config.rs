@@ -36,7 +36,7 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
     in_force.extend([
         (Key::Store, named.map(|_| Value::Text(url))),
         (Key::Ttl, ttl.map(Value::Duration)),
-        (Key::Wait, wait.map(Value::Wait)),
+        (Key::Wait, wait.map(Value::Duration)),
         (Key::Grace, grace.map(Value::Duration)),
     ]);
     let row = |row: &TableRow| {

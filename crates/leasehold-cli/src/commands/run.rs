@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::args::RunArgs;
 use crate::child::OnLost;
-use crate::config::Wait;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
@@ -27,7 +26,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         let least = period.saturating_sub((period / 10).min(LONGEST_CUT));
         request.min_hold = Some(least);
         request.once = Some(least);
-        request.patience.wait = Wait::No;
+        request.patience.wait = Duration::ZERO;
         request.conflict = args.wait.conflict_exit_code.unwrap_or(exit::OK);
     }
     let (ttl, max_hold) = (request.ttl(store), request.max_hold);

@@ -8,7 +8,6 @@ use leasehold::{Key, Settings};
 use tokio::time::{sleep, timeout};
 
 use crate::args::WaitForArgs;
-use crate::config::Wait;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::output::{Event, Printer};
@@ -31,13 +30,8 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             let seen = look().await?;
             retries.usable();
             let freed = client.wait_until_free(key);
-            let left = match retries.left() {
-                Wait::For(left) => left,
-                Wait::Forever => Duration::MAX,
-                // A key that is free when the time is over is free.
-                Wait::No => Duration::ZERO,
-            };
-            let mut waiting = pin!(timeout(left, freed));
+            // A key that is free when the time is over is free.
+            let mut waiting = pin!(timeout(retries.left(), freed));
             let pause = match printer.is_live() {
                 true => Duration::ZERO,
                 false => SHORT_WAIT,

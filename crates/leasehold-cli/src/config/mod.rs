@@ -26,7 +26,7 @@ use table::{unusable, utf8};
 pub(crate) use file::{LookedFor, Whose};
 pub(crate) use setting::{Origin, Setting};
 pub(crate) use settings::{CommandSettings, Layer};
-pub(crate) use table::{Key, Row, TABLE, Value, Wait, nearest, parse_store, parse_wait};
+pub(crate) use table::{Key, Row, TABLE, Value, nearest, parse_store, parse_wait};
 
 /// What is set in the environment and in files.
 pub(crate) struct Config {

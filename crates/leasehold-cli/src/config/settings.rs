@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold::store::describe;
 
 use super::setting::Setting;
-use super::table::{Key, Value, Wait};
+use super::table::{Key, Value};
 use crate::duration::spoken;
 use crate::failure::Failure;
 
@@ -78,10 +78,10 @@ impl CommandSettings {
         }
     }
 
-    /// How long to wait for the lock.
-    pub(crate) fn wait(&self) -> Setting<Wait> {
+    /// How long to wait for the lock; for ever if that is the longest time.
+    pub(crate) fn wait(&self) -> Setting<Duration> {
         let wait = self.get(Key::Wait);
-        wait.unwrap_or_else(|| Setting::default(Wait::Forever))
+        wait.unwrap_or_else(|| Setting::default(Duration::MAX))
     }
 
     /// The longest outage that is waited through, if there is a limit.
@@ -124,7 +124,6 @@ impl Value {
             Self::Text(text) => text,
             Self::Path(path) => path,
             Self::Duration(duration) => duration,
-            Self::Wait(wait) => wait,
         };
         value.downcast_ref().cloned()
     }

@@ -63,16 +63,8 @@ const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
 pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
+    /// The longest is for ever.
     Duration(Duration),
-    Wait(Wait),
-}
-
-/// How long a lock is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    No,
-    For(Duration),
-    Forever,
 }
 
 impl Key {
@@ -130,7 +122,7 @@ impl Row {
                 Value::Duration(ttl)
             }
             Key::RetryFor | Key::Grace => Value::Duration(duration()?),
-            Key::Wait => Value::Wait(parse_wait(text()?).map_err(hinted)?),
+            Key::Wait => Value::Duration(parse_wait(text()?).map_err(hinted)?),
         };
         Ok(Setting::new(value, from))
     }
@@ -142,9 +134,8 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Path(path) => path.to_string_lossy().into_owned(),
-            Self::Duration(duration) | Self::Wait(Wait::For(duration)) => written(*duration),
-            Self::Wait(Wait::Forever) => "forever".to_owned(),
-            Self::Wait(Wait::No) => written(Duration::ZERO),
+            Self::Duration(Duration::MAX) => "forever".to_owned(),
+            Self::Duration(duration) => written(*duration),
         }
     }
 }
@@ -158,14 +149,11 @@ pub(crate) fn parse_store(text: &str) -> Result<String, String> {
 }
 
 /// Reads how long to wait: a duration, or `forever`.
-pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
-    if text.trim() == "forever" {
-        return Ok(Wait::Forever);
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
+    match text.trim() {
+        "forever" => Ok(Duration::MAX),
+        text => duration::parse(text),
     }
-    Ok(match duration::parse(text)? {
-        Duration::ZERO => Wait::No,
-        limit => Wait::For(limit),
-    })
 }
 
 /// A value as text.
@@ -249,7 +237,7 @@ mod tests {
             let set = TABLE[key as usize].read(OsStr::new(text), None, Origin::Default);
             match set {
                 Ok(set) => match set.value {
-                    Value::Duration(it) | Value::Wait(Wait::For(it)) => Ok(it),
+                    Value::Duration(it) => Ok(it),
                     other => panic!("{other:?}"),
                 },
                 Err(failure) => Err(failure.hint.unwrap_or_default()),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 use crate::duration::spoken;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::lock_request::{Acquired, LockRequest};
+use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
 use crate::session::Session;
@@ -34,7 +34,8 @@ const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How it came out.
 pub(crate) enum Outcome {
-    Granted(Acquired),
+    /// What is held, and whether it is the lease of the process before, gone on with.
+    Granted(MultiLease<Any>, bool),
     /// The store says so.
     Busy,
     /// It was not granted in time; whether the store is still there is not known.
@@ -51,7 +52,7 @@ impl Session<'_> {
         work: impl AsyncFnOnce(&mut Self, MultiLease<Any>) -> Result<Status, Failure>,
     ) -> Result<Status, Failure> {
         match self.acquire(request).await {
-            Ok(Outcome::Granted(got)) => work(self, got.held).await,
+            Ok(Outcome::Granted(held, _)) => work(self, held).await,
             Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
             Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
             // It gave up in a deadlock.
@@ -83,7 +84,7 @@ impl Session<'_> {
         printer.show_live(None);
         let outcome = ended?;
         match &outcome {
-            Outcome::Granted(Acquired { held, recovered }) => {
+            Outcome::Granted(held, recovered) => {
                 ui.retries.usable();
                 let announced = ui.told.is_some() || ui.retries.interrupted;
                 printer.event(Event::acquired(
@@ -253,7 +254,7 @@ impl<'a> AcquireUi<'a, '_> {
             tokio::select! {
                 biased;
                 answer = &mut asking => return match answer.map_err(|_| silent)? {
-                    Ok(Some(got)) => Ok(Outcome::Granted(got)),
+                    Ok(Some((held, recovered))) => Ok(Outcome::Granted(held, recovered)),
                     Ok(None) => Ok(Outcome::Busy),
                     Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
                     Err(error) => Err(error.into()),

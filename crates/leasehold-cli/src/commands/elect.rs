@@ -29,7 +29,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
         loop {
             session.retries.begin_again();
             let held = match session.acquire(&request).await? {
-                Outcome::Granted(got) => Some(got.held),
+                Outcome::Granted(held, _) => Some(held),
                 Outcome::Signalled(signal) => return Ok(Status::ended_by(signal)),
                 // Waiting for ever does not end without an answer.
                 Outcome::Busy | Outcome::TimedOut => None,

@@ -226,7 +226,12 @@ impl<'a> AcquireUi<'a, '_> {
                 Ok(ending) => return Ok(ending),
                 Err(failure) => failure,
             };
-            self.interrupted();
+            // Whatever place we had is gone.
+            if std::mem::take(&mut self.position) != 0 {
+                self.rejoined_before = self.rejoined + 1;
+            }
+            self.live = None;
+            self.printer.show_live(None);
             if let Some(signal) = self.retries.pause(failure, signals).await? {
                 return Ok(Outcome::Signalled(signal));
             }
@@ -293,15 +298,6 @@ impl<'a> AcquireUi<'a, '_> {
                 }
             }
         }
-    }
-
-    /// A try has failed: whatever place we had is gone.
-    fn interrupted(&mut self) {
-        if std::mem::take(&mut self.position) != 0 {
-            self.rejoined_before = self.rejoined + 1;
-        }
-        self.live = None;
-        self.printer.show_live(None);
     }
 
     /// We stand there. Answers whether we have a new place, at the end.

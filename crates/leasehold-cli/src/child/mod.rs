@@ -11,7 +11,7 @@ mod terminal;
 mod tree;
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -94,7 +94,11 @@ impl Child {
         let before = |started| {
             if let Some(terminal) = terminal {
                 (probe, group) = (Probe::begin(started), Some(started));
-                terminal.give_at_start(started);
+                let is_shared = !io::stdin().is_terminal() || !io::stdout().is_terminal();
+                // Someone sits there, and no other program of a pipeline shares our group and its turn.
+                if !is_shared && terminal.is_ours() {
+                    terminal.give(started);
+                }
             }
         };
         let pid = match shim.start(start, before) {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal};
 
@@ -26,7 +26,6 @@ const HEARD: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, OVER];
 pub(super) struct Probe {
     process: Child,
     handle: OwnedFd,
-    says: ChildStdout,
 }
 
 impl Probe {
@@ -44,28 +43,21 @@ impl Probe {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        let handle = sys::pin(Pid::from_child(&process));
-        if let (Ok(handle), Some(mut says)) = (handle, process.stdout.take())
-            && says.read_exact(&mut [0]).is_ok()
-        {
-            return Some(Self {
-                process,
-                handle,
-                says,
-            });
+        let said = process.stdout.as_mut();
+        let has_begun = said.is_some_and(|said| said.read_exact(&mut [0]).is_ok());
+        if let (Ok(handle), true) = (sys::pin(Pid::from_child(&process)), has_begun) {
+            return Some(Self { process, handle });
         }
         let _ = process.kill().and_then(|()| process.wait());
         None
     }
 
     /// Ends it, after the command: answers the first signal that was sent to both.
-    pub(super) fn finish(mut self) -> Option<i32> {
+    pub(super) fn finish(self) -> Option<i32> {
         let _ = sys::signal_pinned(&self.handle, OVER);
         // One that is stopped ends, too.
         let _ = sys::signal_pinned(&self.handle, Signal::CONT);
-        let mut said = Vec::new();
-        let _ = self.says.read_to_end(&mut said);
-        let _ = self.process.wait();
+        let said = self.process.wait_with_output().ok()?.stdout;
         said.first().map(|&signal| signal.into())
     }
 }

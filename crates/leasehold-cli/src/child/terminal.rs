@@ -1,7 +1,6 @@
 //! The terminal, and whose turn it is to read from it.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, getpgrp};
@@ -35,14 +34,6 @@ impl Terminal {
             ours: getpgrp(),
             modes,
         })
-    }
-
-    /// Hands the foreground to a child that is to have it from the start: someone sits there, and no
-    /// other program of a pipeline shares our group and its turn.
-    pub(crate) fn give_at_start(&self, group: Pid) {
-        if io::stdin().is_terminal() && io::stdout().is_terminal() && self.is_ours() {
-            self.give(group);
-        }
     }
 
     /// Whether it is that group's turn.

@@ -21,10 +21,10 @@ use rustix::stdio;
 
 use super::super::tree;
 use super::reaping::{is_alone_after, reap_all_but};
-use super::report::{BEGIN, OUTLAST, Report, requested};
+use super::report::{self, BEGIN, OUTLAST, report, requested};
 use super::{Environment, MOST_DESCRIPTORS};
 use crate::env;
-use crate::exit::{self, Status};
+use crate::exit;
 use crate::sys::{self, Blocked};
 
 /// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
@@ -78,7 +78,7 @@ pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Op
             },
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(libc::EIO);
-                Report::Failed(error).write(stdio::stdin());
+                report(stdio::stdin(), report::FAILED, error);
                 exit::CANNOT_RUN
             }
         },
@@ -158,7 +158,7 @@ fn start(
         sys::die_with(shim)?;
         let pid = getpid().as_raw_nonzero().get();
         // A leasehold that has gone has no lock either, if this process was stopped for long.
-        rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
+        rustix::io::write(&reports, &report::to_bytes((report::STARTED, pid)))?;
         if requested(reports.as_fd()) != Some(BEGIN) {
             return Err(io::ErrorKind::Interrupted.into());
         }
@@ -197,7 +197,7 @@ fn stay_alone() -> io::Result<UnixStream> {
     woken.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(libc::SIGCHLD, wake)?;
     sys::block(Blocked::AllBut(Signal::CHILD));
-    Report::Began.write(stdio::stdin());
+    report(stdio::stdin(), report::BEGAN, 0);
     Ok(woken)
 }
 
@@ -211,7 +211,7 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
         }
         match stage {
             Stage::Left if is_alone_after(child) => {
-                Report::Alone.write(reports);
+                report(reports, report::ALONE, 0);
                 stage = Stage::Alone;
             }
             Stage::Runs | Stage::Ended if cfg!(target_os = "linux") => reap_all_but(Some(child)),
@@ -252,13 +252,19 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
         if !status.stopped() {
-            Report::Ended(Status::of_process(&status)).write(reports);
+            match status.exit_status() {
+                Some(code) => report(reports, report::EXITED, code),
+                None => {
+                    let signal = status.terminating_signal().unwrap_or_default();
+                    report(reports, report::KILLED, signal);
+                }
+            }
             return true;
         }
         // Taken note of, so that the next look sees what comes next.
         let _ = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | now);
         let signal = status.stopping_signal().unwrap_or_default();
-        Report::Stopped(signal).write(reports);
+        report(reports, report::STOPPED, signal);
     }
     false
 }

@@ -4,70 +4,49 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::late;
-use crate::exit::Status;
 
-/// What the shim says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::child) enum Report {
-    /// The command is there, with this process id, and its program has not begun.
-    Started(i32),
-    /// Its program has begun.
-    Began,
-    /// It did not come to that, for this reason.
-    Failed(i32),
-    /// It was stopped by this signal.
-    Stopped(i32),
-    Ended(Status),
-    /// Nothing is left of what it had started.
-    Alone,
+/// What the shim says: which of these, and with what number.
+pub(in crate::child) type Report = (u8, i32);
+
+/// The command is there, with this process id, and its program has not begun.
+pub(super) const STARTED: u8 = b's';
+/// Its program has begun.
+pub(super) const BEGAN: u8 = b'b';
+/// It did not come to that, for this reason.
+pub(super) const FAILED: u8 = b'f';
+/// It was stopped by this signal.
+pub(in crate::child) const STOPPED: u8 = b't';
+/// It has ended by itself, with this status.
+pub(in crate::child) const EXITED: u8 = b'e';
+/// This signal has ended it.
+pub(in crate::child) const KILLED: u8 = b'k';
+/// Nothing is left of what it had started.
+pub(in crate::child) const ALONE: u8 = b'a';
+
+/// How many bytes a report has.
+pub(in crate::child) const LENGTH: usize = 5;
+
+pub(super) fn to_bytes((what, number): Report) -> [u8; LENGTH] {
+    let [a, b, c, d] = number.to_ne_bytes();
+    [what, a, b, c, d]
 }
 
-impl Report {
-    pub(in crate::child) const LENGTH: usize = 5;
+pub(in crate::child) fn from_bytes([what, number @ ..]: [u8; LENGTH]) -> Report {
+    (what, i32::from_ne_bytes(number))
+}
 
-    pub(super) fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let (tag, value) = match self {
-            Self::Started(pid) => (b's', pid),
-            Self::Began => (b'b', 0),
-            Self::Failed(error) => (b'f', error),
-            Self::Stopped(signal) => (b't', signal),
-            Self::Ended(status) => match status.signal {
-                Some(signal) => (b'k', signal),
-                None => (b'e', status.code.into()),
-            },
-            Self::Alone => (b'a', 0),
-        };
-        let [a, b, c, d] = value.to_ne_bytes();
-        [tag, a, b, c, d]
-    }
+/// Nobody there to read it is seen when the other end is closed.
+pub(super) fn report(to: BorrowedFd<'_>, what: u8, number: i32) {
+    let _ = rustix::io::write(to, &to_bytes((what, number)));
+}
 
-    pub(in crate::child) fn from_bytes([tag, a, b, c, d]: [u8; Self::LENGTH]) -> Option<Self> {
-        let value = i32::from_ne_bytes([a, b, c, d]);
-        Some(match tag {
-            b's' => Self::Started(value),
-            b'b' => Self::Began,
-            b'f' => Self::Failed(value),
-            b't' => Self::Stopped(value),
-            b'e' => Self::Ended(u8::try_from(value).unwrap_or(u8::MAX).into()),
-            b'k' => Self::Ended(Status::of_signal(value)),
-            b'a' => Self::Alone,
-            _ => return None,
-        })
-    }
-
-    /// What the shim says next; an error if it did not come to that.
-    pub(super) fn receive(from: &mut impl Read) -> io::Result<Self> {
-        let mut bytes = [0; Self::LENGTH];
-        from.read_exact(&mut bytes).map_err(late)?;
-        match Self::from_bytes(bytes) {
-            Some(Self::Failed(error)) => Err(io::Error::from_raw_os_error(error)),
-            report => report.ok_or_else(|| io::ErrorKind::InvalidData.into()),
-        }
-    }
-
-    /// Nobody there to read it is seen when the other end is closed.
-    pub(super) fn write(self, to: BorrowedFd<'_>) {
-        let _ = rustix::io::write(to, &self.to_bytes());
+/// What the shim says next; an error if it did not come to that.
+pub(super) fn reported(from: &mut impl Read) -> io::Result<Report> {
+    let mut bytes = [0; LENGTH];
+    from.read_exact(&mut bytes).map_err(late)?;
+    match from_bytes(bytes) {
+        (FAILED, error) => Err(io::Error::from_raw_os_error(error)),
+        report => Ok(report),
     }
 }
 

@@ -30,7 +30,6 @@ mod parent;
 mod recovery;
 mod retries;
 mod run_child;
-mod saved;
 mod self_deadlock;
 mod session;
 mod signals;

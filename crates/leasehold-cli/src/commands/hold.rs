@@ -9,14 +9,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::args::HoldArgs;
 use crate::background::cannot;
-use crate::commands::saved_lease::save;
+use crate::commands::saved_lease::{SaveTarget, save};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, renewal_error, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
 use crate::run_child::give_back;
-use crate::saved::SaveTarget;
 use crate::session::Session;
 use crate::signals::Signals;
 use crate::user_file::UserFile;

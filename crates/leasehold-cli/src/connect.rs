@@ -1,13 +1,27 @@
-//! From the arguments to a client of the store.
+//! From the arguments to a client of the store; and how an inner leasehold opens the store of an outer
+//! one: without the outer one's secrets in its arguments or its environment.
+//!
+//! The outer one keeps the URL, the password and what else it was given in memory, and says in
+//! `LEASEHOLD_STORE_FILE` where: `/proc/PID/fd/N`. Who may read that could read the memory of the
+//! outer one as well: processes of the same user, while it lives. (On Linux; elsewhere nothing is
+//! handed on.)
 
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use leasehold::store::describe;
 use leasehold::{Access, Client, ClientBuilder, Pem};
+use serde::{Deserialize, Serialize};
 
-use crate::config::{CommandSettings, Key, Value, password_of_environment};
+use crate::config::{
+    CommandSettings, Key, Layer, Origin, Setting, TABLE, Value, password_of_environment,
+};
+use crate::env;
 use crate::failure::Failure;
-use crate::nested_store::{Opening, handed_on};
+use crate::user_file::{Links, UserFile};
 
 /// Connects, for looking only.
 pub(crate) async fn connect(store: &CommandSettings) -> Result<Client, Failure> {
@@ -19,6 +33,15 @@ pub(crate) fn builder(store: &CommandSettings) -> ClientBuilder {
     let opening = Opening::of(store);
     let access = opening.access();
     Client::builder().store(opening.url).access(access)
+}
+
+/// How a store is opened, and where that comes from.
+#[derive(Default)]
+pub(crate) struct Opening {
+    pub(crate) url: String,
+    /// Beside the password.
+    pub(crate) credentials: Layer,
+    pub(crate) password: Option<Setting<String>>,
 }
 
 impl Opening {
@@ -75,4 +98,99 @@ impl Opening {
         describe(&self.url).is_ok_and(|described| described.has_servers)
             && (self.url != shown || logs_in)
     }
+}
+
+/// What is handed on.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    /// The URL as everybody may see it: what follows is for this store only.
+    store: String,
+    url: String,
+    password: Option<String>,
+    /// The other credentials, by the names of their options.
+    #[serde(flatten)]
+    credentials: BTreeMap<String, Option<String>>,
+}
+
+/// What is handed on, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct HandedOn(OwnedFd);
+
+impl HandedOn {
+    /// Hands on how the store was opened that everybody may know as `store`.
+    pub(crate) fn new(store: &str, opening: &Opening) -> io::Result<Self> {
+        let text = |set: &Setting<Value>| match set.value.get::<PathBuf>() {
+            Some(path) => {
+                let path = std::path::absolute(path)?.into_os_string().into_string();
+                path.map(Some)
+                    .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
+            }
+            None => Ok(set.value.get()),
+        };
+        let credentials = opening.credentials.iter();
+        let credentials = credentials.map(|(key, set)| Ok((key.row().id(), text(set)?)));
+        let content = Content {
+            store: store.to_owned(),
+            url: opening.url.clone(),
+            password: opening.password.as_ref().map(|set| set.value.clone()),
+            credentials: credentials.collect::<io::Result<_>>()?,
+        };
+        in_memory(&serde_json::to_vec(&content)?).map(Self)
+    }
+
+    /// Where it can be read.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+}
+
+/// A file that is nowhere but in memory, and does not change any more.
+#[cfg(target_os = "linux")]
+fn in_memory(content: &[u8]) -> io::Result<OwnedFd> {
+    use std::fs::File;
+    use std::io::Write;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("leasehold-store", flags)?);
+    file.write_all(content)?;
+    let all = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    fcntl_add_seals(&file, all)?;
+    Ok(file.into())
+}
+
+/// Nothing is handed on here.
+#[cfg(not(target_os = "linux"))]
+fn in_memory(_content: &[u8]) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// How an outer leasehold has opened `store`, if it has handed that on and is still there.
+pub(crate) fn handed_on(store: &str) -> Option<Opening> {
+    let path = PathBuf::from(std::env::var_os(env::STORE_FILE)?);
+    let file = UserFile::open(&path, Links::Follow).ok()?;
+    // Another user may have the process id of an outer one that is gone.
+    if file.metadata.uid() != rustix::process::geteuid().as_raw() {
+        return None;
+    }
+    let mut content: Content = serde_json::from_slice(&file.bytes().ok()?).ok()?;
+    let credentials = TABLE.iter().filter_map(|row| {
+        let text = content.credentials.remove(&row.id())??;
+        let value = match row.key {
+            Key::User => Value::Text(text),
+            _ => Value::Path(text.into()),
+        };
+        Some((row.key, handed(value)))
+    });
+    let opening = Opening {
+        credentials: credentials.collect(),
+        url: content.url,
+        password: content.password.map(handed),
+    };
+    (content.store == store).then_some(opening)
+}
+
+fn handed<T>(value: T) -> Setting<T> {
+    Setting::new(value, Origin::variable(env::STORE_FILE))
 }

@@ -24,7 +24,6 @@ mod lock_request;
 mod metrics_file;
 mod moment;
 mod named_process;
-mod nested_store;
 mod output;
 mod parent;
 mod recovery;

@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout};
 use crate::args::GuardArgs;
 use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::config::{CommandSettings, Setting};
+use crate::connect::{HandedOn, Opening};
 use crate::env;
 use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
-use crate::nested_store::{HandedOn, Opening};
 use crate::output::{Event, Printer};
 use crate::session::Session;
 

@@ -8,8 +8,8 @@ use crate::config::{
     Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, Setting, TABLE, Unused, Value, Whose,
     nearest,
 };
+use crate::connect::Opening;
 use crate::failure::Failure;
-use crate::nested_store::Opening;
 use crate::output::{Column, Fields, Printer, table};
 use crate::{env, exit};
 

@@ -3,9 +3,9 @@
 use leasehold::doctor::{Finding, Report, Severity, examine};
 
 use crate::args::DoctorArgs;
+use crate::connect::Opening;
 use crate::exit;
 use crate::failure::Failure;
-use crate::nested_store::Opening;
 use crate::output::Printer;
 
 /// Examines the store. The status tells the worst that was found.

@@ -3,9 +3,8 @@
 use leasehold_console::serve::{Auth, MIN_TOKEN_LENGTH, ServeOptions, TOKEN_HINT, listen};
 
 use crate::args::ServeArgs;
-use crate::connect::connect;
+use crate::connect::{Opening, connect};
 use crate::failure::Failure;
-use crate::nested_store::Opening;
 use crate::output::Printer;
 use crate::signals::Signals;
 use crate::user_file::{Links, UserFile};

@@ -18,10 +18,9 @@ use leasehold::store::{BareServer, BareWork, ServerCost, bare};
 use tokio::time::timeout;
 
 use crate::args::BenchArgs;
-use crate::connect::connect;
+use crate::connect::{Opening, connect};
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::nested_store::Opening;
 use crate::output::Printer;
 use crate::session::leave;
 use crate::signals::Signals;

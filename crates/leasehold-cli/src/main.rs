@@ -138,13 +138,12 @@ async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, F
     }
     Ok(match command {
         Command::Run(args) => commands::run::run(args, printer).await?,
-        Command::Elect(args) if !args.observe => commands::elect::elect(args, printer).await?,
+        Command::Elect(args) => commands::elect::elect(args, printer).await?,
         Command::Wait(args) => commands::wait::wait(args, printer).await?,
         Command::Hold(args) => commands::hold::hold(args, printer).await?,
         Command::Bench(args) => commands::bench::bench(args, printer).await?,
         Command::Renew(args) => commands::saved_lease::renew(args, printer).await?.into(),
         Command::Release(args) => commands::saved_lease::release(args, printer).await?.into(),
-        Command::Elect(args) => commands::observe::observe(args, printer).await?.into(),
         Command::Show(args) => commands::show::show(args, printer).await?.into(),
         Command::Log(args) => commands::log::log(args, printer).await?.into(),
         Command::Ls(args) => commands::ls::ls(args, printer).await?.into(),

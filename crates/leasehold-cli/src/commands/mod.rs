@@ -12,7 +12,6 @@ pub(crate) mod init;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod man;
-pub(crate) mod observe;
 pub(crate) mod resize;
 pub(crate) mod run;
 pub(crate) mod saved_lease;
@@ -22,4 +21,3 @@ pub(crate) mod show;
 #[cfg(feature = "console")]
 pub(crate) mod top;
 pub(crate) mod wait;
-pub(crate) mod watch;

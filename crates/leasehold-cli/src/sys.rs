@@ -11,10 +11,8 @@ use rustix::process::{Pid, Signal};
 
 /// The name of this machine, as others see it beside our claims.
 pub(crate) fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
 }
 
 /// Which start of this machine it is; nothing where the system does not say.

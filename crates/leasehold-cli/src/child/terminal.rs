@@ -14,7 +14,6 @@ use crate::sys::{self, Blocked};
 #[derive(Debug)]
 pub(crate) struct Terminal {
     tty: File,
-    ours: Pid,
     modes: Option<Termios>,
 }
 
@@ -29,11 +28,7 @@ impl Terminal {
         // A background process that takes the terminal, or writes to one that is set so, is stopped
         // otherwise.
         sys::block(Blocked::Also(Signal::TTOU));
-        Some(Self {
-            tty,
-            ours: getpgrp(),
-            modes,
-        })
+        Some(Self { tty, modes })
     }
 
     /// Whether it is that group's turn.
@@ -43,7 +38,7 @@ impl Terminal {
 
     /// Whether it is our group's turn.
     pub(crate) fn is_ours(&self) -> bool {
-        self.is_of(self.ours)
+        self.is_of(getpgrp())
     }
 
     /// Hands the foreground to a group.
@@ -55,7 +50,7 @@ impl Terminal {
     /// Takes the foreground back from that group, if it has it.
     pub(crate) fn take_back(&self, group: Pid) {
         if self.is_of(group) {
-            self.give(self.ours);
+            self.give(getpgrp());
         }
     }
 

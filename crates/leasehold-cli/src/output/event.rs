@@ -189,7 +189,7 @@ impl Event {
 
     /// The place in the queue was lost, and a new one taken at its end.
     pub(crate) fn rejoined(keys: &[String], times: u32) -> Self {
-        let names = names(keys);
+        let names = keys.join(", ");
         let sentence =
             format!("warning: lost the position in the queue of {names}; waiting at its end");
         Self::of_keys("rejoined", keys, sentence).with("times", times)
@@ -197,7 +197,7 @@ impl Event {
 
     /// The claim waits for itself, by way of others: who holds what and waits for what.
     pub(crate) fn deadlocked(keys: &[String], deadlock: &str) -> Self {
-        let names = names(keys);
+        let names = keys.join(", ");
         let sentence = format!("warning: the wait for {names} is a deadlock: {deadlock}");
         let hint = "end one of them, or use --deadlock-timeout, which ends the youngest";
         Self::of_keys("deadlocked", keys, sentence)
@@ -209,7 +209,7 @@ impl Event {
     pub(crate) fn withdrawn(keys: &[String], signal: Signal, waited: Duration) -> Self {
         let sentence = format!(
             "stopped waiting for {} after {}",
-            names(keys),
+            keys.join(", "),
             spoken(waited)
         );
         Self::of_keys("withdrawn", keys, sentence)
@@ -268,7 +268,7 @@ impl Event {
             let fields = Fields::default().with("replicas", it.replicas);
             fields.with("wanted", it.wanted).with_known("disk", it.disk)
         });
-        let (names, after) = (names(keys), spoken(waited));
+        let (names, after) = (keys.join(", "), spoken(waited));
         let (tone, sentence) = match (recovered, announced) {
             (true, _) => (
                 Tone::Usual,
@@ -335,7 +335,7 @@ impl Event {
 
     /// The lock was given back, or had been lost before.
     pub(crate) fn released(keys: &[String], still_ours: bool) -> Self {
-        let names = names(keys);
+        let names = keys.join(", ");
         let late = format!("lost {names}: the lease had ended before it was released");
         let (milestone, tone, sentence) = match still_ours {
             true => (
@@ -419,11 +419,6 @@ impl Measure {
             Self::Refused | Self::None => "",
         }
     }
-}
-
-/// The keys of a lock in a sentence.
-fn names(keys: &[String]) -> String {
-    keys.join(", ")
 }
 
 fn words_of(tokens: &Tokens) -> String {

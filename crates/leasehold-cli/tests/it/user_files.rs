@@ -183,7 +183,7 @@ const ALLOWED: &str = "
     child/terminal.rs | fs::open                                                           | /dev/tty
     child/tree.rs     | fs::read_dir                                                       | /proc
     parent.rs         | fs::read_link fs::read_to_string                                   | /proc
-    recovery/file.rs  | fs::DirBuilder DirBuilder::new                                     | a directory of leasehold's own
+    recovery.rs       | fs::DirBuilder DirBuilder::new                                     | a directory of leasehold's own
     sys.rs            | fs::read fs::read_to_string                                        | /proc
 ";
 

@@ -5,17 +5,18 @@
 
 mod figures;
 mod handoff;
-mod keeping;
 mod pairs;
 mod report;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use leasehold::Client;
 use leasehold::store::{BareServer, BareWork, ServerCost, bare};
-use tokio::time::timeout;
+use leasehold::{Client, Lease};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::args::BenchArgs;
 use crate::connect::{Opening, connect};
@@ -25,7 +26,7 @@ use crate::output::Printer;
 use crate::session::leave;
 use crate::signals::Signals;
 
-use figures::Figures;
+use figures::{Figures, number};
 
 /// How many tasks take uncontended locks at once.
 const TASKS: [usize; 4] = [1, 16, 64, 256];
@@ -35,6 +36,10 @@ const WAITERS: [usize; 3] = [2, 100, 1000];
 
 /// How long it may take at the end to delete what was measured with.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Two rounds of renewals at the default TTL: enough for every lease to be
+/// renewed, and to be lost if it was not.
+const KEPT_FOR: Duration = Duration::from_secs(20);
 
 /// What is measured with.
 struct Bench {
@@ -113,7 +118,7 @@ impl Bench {
         }
         if let Some(leases) = leases {
             self.bar.set_message(format!("{leases} leases, kept"));
-            findings.push(keeping::keep(self, leases).await?);
+            findings.push(keep(self, leases).await?);
         }
         Ok(findings)
     }
@@ -166,4 +171,36 @@ fn bar(printer: &Printer, steps: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+/// Holds so many leases for a while.
+async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failure> {
+    let mut held = Vec::with_capacity(leases);
+    for n in 0..leases {
+        let lock = bench.client.mutex(format!("bench/kept-{n}"))?;
+        held.push(lock.lock().await?);
+    }
+    let before = bench.cost(None).await?;
+    let (started, ours) = (Instant::now(), own_cpu());
+    sleep(KEPT_FOR).await;
+    let taken = started.elapsed().as_secs_f64();
+    let client_cpu = own_cpu().saturating_sub(ours).as_secs_f64() / taken;
+    let spent = bench.spent_since(before, None).await?;
+    let lost = held.iter().filter(|lease| !lease.is_valid()).count();
+    // Given back at once, not one by one.
+    join_all(held.into_iter().map(Lease::release)).await;
+    let renewals = spent.map(|spent| number(spent.calls) / taken);
+    let server_cpu = spent.map(|spent| spent.cpu.as_secs_f64() / taken);
+    Ok(Figures::of_measure("kept")
+        .with("leases", leases)
+        .with("renewals_per_second", renewals)
+        .with("lost", lost)
+        .with("client_cpu", client_cpu)
+        .with("server_cpu", server_cpu))
+}
+
+/// Processor time of this process.
+fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }

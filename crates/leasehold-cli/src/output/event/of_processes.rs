@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use serde::Serialize;
 
-use super::{Event, Tone, names};
+use super::{Event, Tone};
 use crate::exit::Status;
 use crate::named_process::NamedProcess;
 
@@ -70,7 +70,7 @@ impl Event {
             1 => format!("a process that it left is gone: {named}"),
             left => format!("{left} processes that it left are gone: {named}"),
         };
-        let (status, names) = (ended.code, names(keys));
+        let (status, names) = (ended.code, keys.join(", "));
         let sentence =
             format!("the command has ended with status {status}; holding {names} until {until}");
         Self::of_keys("left_running", keys, sentence)

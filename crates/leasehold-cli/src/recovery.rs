@@ -4,10 +4,10 @@
 //! (`flock`) that ends with the last of them. So a lock that is free proves that nobody is left
 //! who could rely on the lease that the file describes.
 
-mod file;
-
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::{Any, Client, LeaseParts, MultiLease};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
 use crate::sys;
-use crate::user_file::UserFile;
+use crate::user_file::{Draft, UserFile};
 
 /// The longest name, in bytes: it becomes a part of a file's.
 const LONGEST_NAME: usize = 64;
@@ -67,18 +67,18 @@ impl Recovery {
             .hint("leave it out: after a crash the lock is free when its TTL is over"));
         }
         let store = client.store_url();
-        let directory = file::directory()?;
-        let path = directory.join(file::name_of(name, store, request.key()));
-        let failed = |error: io::Error| file::refused(&path, &error);
-        file::prepare(&directory)?;
-        let mut before = file::open(&path).map_err(failed)?;
+        let place = directory()?;
+        let path = place.join(name_of(name, store, request.key()));
+        let failed = |error: io::Error| refused(&path, &error);
+        prepare(&place)?;
+        let mut before = open(&path).map_err(failed)?;
         let patient_until = Instant::now() + DYING;
         while before.is_none() && Instant::now() < patient_until {
             sleep(AGAIN).await;
-            before = file::open(&path).map_err(failed)?;
+            before = open(&path).map_err(failed)?;
         }
         if let Some(before) = &before {
-            file::private(&before.metadata, &path)?;
+            private(&before.metadata, &path)?;
             let state = before.bytes().map_err(|error| error.to_string());
             match state.and_then(|state| parse(&state, name, store, request.key())) {
                 Ok(state) => request.recover = state.map(|state| state.parts.into_any()),
@@ -112,7 +112,7 @@ impl Recovery {
             parts,
         };
         let written = serde_json::to_vec(&state).map_err(io::Error::from);
-        match written.and_then(|state| file::replace(&self.path, &state)) {
+        match written.and_then(|state| replace(&self.path, &state)) {
             Ok(file) => Some(file),
             Err(error) => {
                 printer.warn(format!(
@@ -164,10 +164,104 @@ fn parse(text: &[u8], name: &str, store: &str, key: &str) -> Result<Option<State
     Ok(Some(state))
 }
 
+/// Where the files are.
+fn directory() -> Result<PathBuf, Failure> {
+    let from = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let base = match from("XDG_STATE_HOME") {
+        Some(base) => base,
+        None if rustix::process::geteuid().is_root() => PathBuf::from("/var/lib"),
+        None => from("HOME")
+            .map(|home| home.join(".local/state"))
+            .ok_or_else(|| {
+                Failure::usage("--recover-as finds no place for its file")
+                    .hint("set XDG_STATE_HOME or HOME to a directory")
+            })?,
+    };
+    Ok(base.join("leasehold"))
+}
+
+/// Makes the directory, and refuses one that others can look into.
+fn prepare(directory: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
+    let seen = made.and_then(|()| fs::symlink_metadata(directory));
+    private(
+        &seen.map_err(|error| refused(directory, &error))?,
+        directory,
+    )
+}
+
+/// Refuses what others can read or write: whoever knows the claim can take the lock.
+fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
+    let ours = seen.uid() == rustix::process::geteuid().as_raw() && !seen.is_symlink();
+    if ours && seen.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let message = format!("other users can access {}", path.display());
+    Err(Failure::system(message)
+        .hint("it holds secrets: use chown and chmod go= to make it private"))
+}
+
+/// Why there can be no file.
+fn refused(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("cannot use {} for --recover-as: {error}", path.display());
+    Failure::system(message).hint("set XDG_STATE_HOME to a directory that can be written to")
+}
+
+/// A name for one file of each name, store and key.
+fn name_of(name: &str, store: &str, key: &str) -> String {
+    // FNV-1a, which stays the same in all versions. What collides is seen from the content.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in [name, "\0", store, "\0", key]
+        .iter()
+        .flat_map(|part| part.bytes())
+    {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{name}.{hash:016x}.json")
+}
+
+/// Opens the file, made if need be, and locks it: then all who had it are gone. `None`: it is locked by
+/// another.
+fn open(path: &Path) -> io::Result<Option<UserFile>> {
+    loop {
+        let file = UserFile::open_or_make(path)?;
+        if !file.try_lock()? {
+            return Ok(None);
+        }
+        // It may have been replaced before it was locked.
+        if file.is_there()? {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Puts a new file in the place of the old one, complete and locked before anybody can open it.
+fn replace(path: &Path, content: &[u8]) -> io::Result<UserFile> {
+    let new = Draft::new(path, 0o600, content)?;
+    new.file.try_lock()?;
+    new.replace()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit;
+
+    #[test]
+    fn each_name_store_and_key_has_its_file() {
+        let name = name_of("billing", "local:", "k");
+        assert_eq!(name, name_of("billing", "local:", "k"));
+        assert!(name.starts_with("billing."), "{name}");
+        assert_ne!(name, name_of("billing", "local:", "k2"));
+        assert_ne!(name, name_of("billing", "local:k", ""));
+        assert_ne!(name, name_of("mailing", "local:", "k"));
+    }
 
     #[test]
     fn names_are_those_of_files() {

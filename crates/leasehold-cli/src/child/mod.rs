@@ -1,6 +1,5 @@
 //! The guarded command as a process: in its own group, tied to our life by a shim, reaped once.
 
-mod anew;
 mod loss_policy;
 mod orphans;
 mod probe;
@@ -13,6 +12,8 @@ mod tree;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -26,14 +27,20 @@ use self::probe::Probe;
 use self::shim::report::{self, Report};
 use self::terminal::Terminal;
 use crate::exit::Status;
+use crate::failure::Failure;
+use crate::output::Printer;
 use crate::sys;
 
-pub(crate) use anew::run_if_started_anew;
 pub(crate) use loss_policy::{LossPolicy, OnLost};
 pub(crate) use orphans::reap_orphans;
 pub(crate) use program::{check, failure};
 pub(crate) use shim::Shim;
 pub(crate) use supervise::{Ended, Supervision};
+
+/// The first argument of a leasehold that is to be a shim.
+const SHIM: &str = "__shim";
+/// The first argument of a leasehold that is to be a probe.
+const PROBE: &str = "__probe";
 
 /// How long that which sleeps in the kernel is waited for after it was killed.
 const LONGEST_END: Duration = Duration::from_secs(5);
@@ -226,10 +233,51 @@ impl Child {
     }
 }
 
+/// Is what this process was started as, if that is no command of a user; answers the exit status.
+pub(crate) fn run_if_started_anew() -> Option<u8> {
+    let mut arguments = std::env::args_os().skip(1);
+    let role = arguments.next()?;
+    let role = role.to_str()?;
+    let ended = match role {
+        SHIM => shim::run(arguments),
+        PROBE => probe::run(arguments),
+        _ => return None,
+    };
+    Some(ended.unwrap_or_else(|| {
+        let failure = Failure::usage(format!("only leasehold itself starts leasehold {role}"))
+            .hint("leasehold run starts a command under a lock");
+        Printer::default().failure(&failure)
+    }))
+}
+
+/// The program that runs here, to be started in that role.
+fn this_program(role: &str) -> Command {
+    let mut program = Command::new(path());
+    program.arg(role);
+    program
+}
+
+/// Leads to the program that runs here, whatever stands at its path by now.
+#[cfg(target_os = "linux")]
+fn path() -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+
+    let running = PathBuf::from("/proc/self/exe");
+    match running.exists() {
+        true => running,
+        // Nobody has mounted it. The kernel told us the path at the start.
+        false => OsStr::from_bytes(rustix::param::linux_execfn().to_bytes()).into(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn path() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "leasehold".into())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal};
 
-use super::anew::{PROBE, this_program};
+use super::{PROBE, this_program};
 use crate::exit;
 use crate::sys::{self, Blocked};
 

@@ -20,8 +20,6 @@ const CRATES: &str = "leasehold leasehold-cli leasehold-console leasehold-core l
 const STILL: &str = "\
 leasehold : lock -> reentrant
 leasehold : verbs -> parts
-leasehold-cli child: probe -> anew
-leasehold-cli child: shim -> anew
 leasehold-redis codec: script -> call
 leasehold-redis connection: acked_writer -> multiplexed
 leasehold-redis connection: batch -> multiplexed

@@ -30,8 +30,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 pub(super) use self::process::run;
-use super::Start;
-use super::anew::{SHIM, this_program};
+use super::{SHIM, Start, this_program};
 use crate::duration::spoken;
 
 /// The shim whose number is in use; 0 is none.

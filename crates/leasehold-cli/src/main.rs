@@ -25,7 +25,6 @@ mod metrics_file;
 mod moment;
 mod named_process;
 mod output;
-mod parent;
 mod recovery;
 mod retries;
 mod run_child;
@@ -53,7 +52,7 @@ fn main() {
     if let Some(status) = child::run_if_started_anew() {
         Status::from(status).end()
     }
-    parent::note();
+    lifetime::note();
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {
         Ok(cli) => perform(cli.command)

@@ -4,7 +4,6 @@ mod admin;
 mod inspect;
 mod run;
 mod shared;
-mod store;
 mod usage;
 
 use std::ffi::OsString;
@@ -24,7 +23,6 @@ pub(crate) use run::{ElectArgs, HoldArgs, ReleaseArgs, RenewArgs, RunArgs, WaitF
 pub(crate) use shared::{
     CommonArgs, GuardArgs, LockArgs, MetricsArgs, PatternArgs, StoreArgs, WaitArgs,
 };
-use store::typed_settings;
 pub(crate) use usage::usage;
 
 /// Distributed locks for any program: fair, fenced, on one machine or on many
@@ -57,7 +55,7 @@ pub(crate) fn parse(
     };
     let mut cli = Cli::from_arg_matches(&typed)?;
     if let (Some(store), Some((_, typed))) = (cli.command.store(), typed.subcommand()) {
-        store.settings = typed_settings(typed);
+        store.settings = shared::typed_settings(typed);
     }
     Ok(cli)
 }

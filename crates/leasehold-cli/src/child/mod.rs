@@ -1,7 +1,6 @@
 //! The guarded command as a process: in its own group, tied to our life by a shim, reaped once.
 
 mod loss_policy;
-mod orphans;
 mod probe;
 mod program;
 mod shim;
@@ -21,6 +20,7 @@ use rustix::process::{
     Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
 };
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use self::probe::Probe;
@@ -32,7 +32,6 @@ use crate::output::Printer;
 use crate::sys;
 
 pub(crate) use loss_policy::{LossPolicy, OnLost};
-pub(crate) use orphans::reap_orphans;
 pub(crate) use program::{check, failure};
 pub(crate) use shim::Shim;
 pub(crate) use supervise::{Ended, Supervision};
@@ -256,6 +255,37 @@ fn this_program(role: &str) -> Command {
     program.arg(role);
     program
 }
+
+/// Reaps orphans as long as the runtime runs, if the system gives them to this process: the first one of
+/// a container has to reap them.
+///
+/// What the command leaves is given to its shim. To this process go those whose parents were not
+/// started by leasehold, as with `docker exec`. Each that has ended is a zombie until it is reaped.
+#[cfg(target_os = "linux")]
+pub(crate) fn reap_orphans(runtime: &Runtime) {
+    use rustix::process::{child_subreaper, getpid};
+
+    let inherits = getpid() == Pid::INIT || matches!(child_subreaper(), Ok(Some(_)));
+    if !inherits {
+        return;
+    }
+    runtime.spawn(async {
+        // Without it zombies stay, which is no reason not to run.
+        let Ok(mut ends) = crate::signals::stream(Signal::CHILD) else {
+            return;
+        };
+        loop {
+            shim::reap_others();
+            if ends.recv().await.is_none() {
+                return;
+            }
+        }
+    });
+}
+
+/// The first process of such a system is not leasehold.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn reap_orphans(_runtime: &Runtime) {}
 
 /// Leads to the program that runs here, whatever stands at its path by now.
 #[cfg(target_os = "linux")]

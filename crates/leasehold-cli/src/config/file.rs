@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::setting::Setting;
+use super::table::Setting;
 use crate::env;
 use crate::failure::Failure;
 use crate::user_file::{Links, UserFile};

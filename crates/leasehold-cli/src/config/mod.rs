@@ -6,7 +6,6 @@
 
 mod file;
 mod parse;
-mod setting;
 mod settings;
 mod table;
 
@@ -24,9 +23,8 @@ use parse::{Sections, Source};
 use table::{unusable, utf8};
 
 pub(crate) use file::{LookedFor, Whose};
-pub(crate) use setting::{Origin, Setting};
 pub(crate) use settings::{CommandSettings, Layer};
-pub(crate) use table::{Key, Row, TABLE, Value, nearest, parse_store, parse_wait};
+pub(crate) use table::{Key, Origin, Row, Setting, TABLE, Value, nearest, parse_store, parse_wait};
 
 /// What is set in the environment and in files.
 pub(crate) struct Config {

@@ -10,9 +10,8 @@ use leasehold::store::describe;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::setting::Origin;
 use super::settings::Layer;
-use super::table::{Key, TABLE, Value, nearest, unusable};
+use super::table::{Key, Origin, TABLE, Value, nearest, unusable};
 use crate::failure::Failure;
 
 const PROFILE: &str = "profile";

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use leasehold::store::describe;
 
-use super::setting::Setting;
-use super::table::{Key, Value};
+use super::table::{Key, Setting, Value};
 use crate::duration::spoken;
 use crate::failure::Failure;
 

@@ -2,13 +2,13 @@
 
 mod event;
 mod fields;
-mod lines;
 mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 use std::{slice, thread};
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -22,17 +22,23 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use event::Tone;
-use lines::LineWriter;
 
 pub(crate) use event::{Event, LeaseEnd, Measure, Milestone, Sequel};
 pub(crate) use fields::{ByKey, Fields, Tokens};
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::sys;
+use crate::sys::{self, Blocked};
 
 /// How each line begins that is for people.
 pub(crate) const PREFIX: &str = "leasehold: ";
+
+/// How many lines of a job can wait to be written. What does not fit is left out.
+const MOST: usize = 64;
+
+/// How long a line is waited for, and at the end the last one.
+const PATIENCE: Duration = Duration::from_millis(250);
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much is said.
 #[derive(Debug, Default, Clone, clap::Args)]
@@ -283,6 +289,54 @@ impl Printer {
         match &*live {
             Some(bar) if takes_more() => bar.suspend(write),
             _ => write(),
+        }
+    }
+}
+
+/// Writes the lines of a job to standard error, in their order. Whoever reads them may have stopped: they
+/// are written by a thread of their own, since this one renews the lease, and ends the command with it.
+#[derive(Debug)]
+struct LineWriter {
+    lines: SyncSender<(String, Sender<()>)>,
+    /// Ends when the last line is written.
+    last: Mutex<Option<Receiver<()>>>,
+}
+
+impl LineWriter {
+    /// Nothing where there can be no thread.
+    fn begin() -> Option<Self> {
+        let (lines, taken) = mpsc::sync_channel::<(String, Sender<()>)>(MOST);
+        let write = move || {
+            // They are for the other thread.
+            sys::block(Blocked::Everything);
+            for (line, _written) in taken {
+                let _ = io::stderr().lock().write_all(line.as_bytes());
+            }
+        };
+        thread::Builder::new().spawn(write).ok()?;
+        let last = Mutex::default();
+        Some(Self { lines, last })
+    }
+
+    /// Writes a line. It is waited for, unless another one is still to be written.
+    fn write(&self, line: String) {
+        let (written, ended) = mpsc::channel();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_behind = |last: &Receiver<()>| last.try_recv() == Err(TryRecvError::Empty);
+        let waits = !last.as_ref().is_some_and(is_behind);
+        if self.lines.try_send((line, written)).is_ok() {
+            if waits {
+                let _ = ended.recv_timeout(PATIENCE);
+            }
+            *last = Some(ended);
+        }
+    }
+
+    /// Waits for the last line.
+    fn finish(&self) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.take() {
+            let _ = last.recv_timeout(LAST_PATIENCE);
         }
     }
 }

@@ -67,7 +67,7 @@ impl Session<'_> {
     /// Asks for the lock and waits as long as was said, through outages of the store too.
     pub(crate) async fn acquire(&mut self, request: &LockRequest) -> Result<Outcome, Failure> {
         tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
-        let printer = self.printer;
+        let printer = self.retries.printer;
         let mut ui = AcquireUi {
             client: &self.client,
             printer,
@@ -86,11 +86,16 @@ impl Session<'_> {
         match &outcome {
             Outcome::Granted(held, recovered) => {
                 ui.retries.usable();
+                let waited = match ui.retries.interrupted {
+                    true => ui.retries.elapsed(),
+                    // The library knows of its own waiting only.
+                    false => held.waited(),
+                };
                 let announced = ui.told.is_some() || ui.retries.interrupted;
                 printer.event(Event::acquired(
                     &request.keys,
                     &lease_status::tokens(held),
-                    ui.retries.waited(held.waited()),
+                    waited,
                     lease_status::acknowledged(held),
                     (*recovered, announced),
                 ));

@@ -112,36 +112,30 @@ struct Content {
     credentials: BTreeMap<String, Option<String>>,
 }
 
-/// What is handed on, as long as this lives.
-#[derive(Debug)]
-pub(crate) struct HandedOn(OwnedFd);
+/// Hands on how the store was opened that everybody may know as `store`, as long as the answer is open.
+pub(crate) fn hand_on(store: &str, opening: &Opening) -> io::Result<OwnedFd> {
+    let text = |set: &Setting<Value>| match set.value.get::<PathBuf>() {
+        Some(path) => {
+            let path = std::path::absolute(path)?.into_os_string().into_string();
+            path.map(Some)
+                .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
+        }
+        None => Ok(set.value.get()),
+    };
+    let credentials = opening.credentials.iter();
+    let credentials = credentials.map(|(key, set)| Ok((key.row().id(), text(set)?)));
+    let content = Content {
+        store: store.to_owned(),
+        url: opening.url.clone(),
+        password: opening.password.as_ref().map(|set| set.value.clone()),
+        credentials: credentials.collect::<io::Result<_>>()?,
+    };
+    in_memory(&serde_json::to_vec(&content)?)
+}
 
-impl HandedOn {
-    /// Hands on how the store was opened that everybody may know as `store`.
-    pub(crate) fn new(store: &str, opening: &Opening) -> io::Result<Self> {
-        let text = |set: &Setting<Value>| match set.value.get::<PathBuf>() {
-            Some(path) => {
-                let path = std::path::absolute(path)?.into_os_string().into_string();
-                path.map(Some)
-                    .map_err(|_| io::Error::other("path contains invalid UTF-8 characters"))
-            }
-            None => Ok(set.value.get()),
-        };
-        let credentials = opening.credentials.iter();
-        let credentials = credentials.map(|(key, set)| Ok((key.row().id(), text(set)?)));
-        let content = Content {
-            store: store.to_owned(),
-            url: opening.url.clone(),
-            password: opening.password.as_ref().map(|set| set.value.clone()),
-            credentials: credentials.collect::<io::Result<_>>()?,
-        };
-        in_memory(&serde_json::to_vec(&content)?).map(Self)
-    }
-
-    /// Where it can be read.
-    pub(crate) fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
-    }
+/// Where it can be read.
+pub(crate) fn path_of(handed_on: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), handed_on.as_raw_fd())
 }
 
 /// A file that is nowhere but in memory, and does not change any more.

@@ -58,7 +58,7 @@ impl Patience {
 /// How long a lock is waited for, and what was said about the store meanwhile.
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
-    printer: &'a Printer,
+    pub(crate) printer: &'a Printer,
     keys: Vec<String>,
     patience: Patience,
     /// When the time began.
@@ -131,14 +131,6 @@ impl<'a> Retries<'a> {
     /// Whether the time was over before the store was known to be in trouble.
     pub(crate) fn are_over(&self) -> bool {
         self.left().is_zero() && !self.interrupted
-    }
-
-    /// For how long the lock was waited for; the library knows of its own waiting only.
-    pub(crate) fn waited(&self, by_library: Duration) -> Duration {
-        match self.interrupted {
-            true => self.start.elapsed(),
-            false => by_library,
-        }
     }
 
     /// Since the time began.

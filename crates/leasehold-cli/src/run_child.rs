@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease, Released};
@@ -11,9 +11,8 @@ use tokio::time::{Instant, timeout};
 use crate::args::GuardArgs;
 use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::config::{CommandSettings, Setting};
-use crate::connect::{HandedOn, Opening};
+use crate::connect::{Opening, hand_on, path_of};
 use crate::env;
-use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
@@ -38,19 +37,6 @@ pub(crate) struct RunChild<'a> {
     is_last: &'a dyn Fn(&Ended) -> bool,
     /// The shim of the first run, which gets ready while the lock is asked for.
     shim: RefCell<Option<Shim>>,
-}
-
-/// What became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Done {
-    /// How we end by it.
-    pub(crate) status: Status,
-    /// What was held was lost under it.
-    pub(crate) lost: bool,
-    /// Whether the lock is known to be given back, or to be another's.
-    pub(crate) settled: bool,
-    /// Whether no other run follows.
-    pub(crate) ends: bool,
 }
 
 impl<'a> RunChild<'a> {
@@ -95,17 +81,15 @@ impl<'a> RunChild<'a> {
         request: &LockRequest,
         held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
-    ) -> Result<Done, Failure> {
-        let (client, printer) = (&session.client, session.printer);
+    ) -> Result<Ended, Failure> {
+        let (client, printer) = (&session.client, session.retries.printer);
         let handed_on = self.hand_on(client, printer);
         let start = Start {
             program: self.program,
             environment: self.environment(client, request, &held, handed_on.as_ref()),
             child_fds: client.child_fds().into_iter().chain(lifeline).collect(),
         };
-        let longest = self
-            .max_hold
-            .and_then(|longest| Instant::now().checked_add(longest));
+        let longest = self.max_hold.and_then(|it| Instant::now().checked_add(it));
         let policy = LossPolicy::new(self.how.on_lost, self.grace, self.ttl, longest);
         // Those of a leader's later terms begin here.
         let shim = self.shim.take().filter(Shim::is_there);
@@ -116,8 +100,8 @@ impl<'a> RunChild<'a> {
             child.run(self.how.with_children).await
         };
         let ended: Result<Ended, Failure> = run.await;
-        let ends = ended.as_ref().map_or(true, self.is_last);
-        if let (true, Ok(ended)) = (ends, &ended) {
+        let is_last = ended.as_ref().map_or(true, self.is_last);
+        if let (true, Ok(ended)) = (is_last, &ended) {
             ended.status.at_the_latest();
         }
         let released = match &ended {
@@ -136,14 +120,12 @@ impl<'a> RunChild<'a> {
         if let Some(released) = released {
             printer.event(Event::released(&request.keys, released == Released::Held));
         }
-        let Ended { status, lost, .. } = ended?;
-        let lost = lost || released == Some(Released::AlreadyGone);
-        Ok(Done {
-            status: if lost { status.lost() } else { status },
-            lost,
-            settled: released.is_some(),
-            ends,
-        })
+        let mut ended = ended?;
+        (ended.settled, ended.is_last) = (released.is_some(), is_last);
+        if released == Some(Released::AlreadyGone) {
+            (ended.lost, ended.status) = (true, ended.status.lost());
+        }
+        Ok(ended)
     }
 
     /// What is set for the command, and what of our environment is not for it.
@@ -152,12 +134,12 @@ impl<'a> RunChild<'a> {
         client: &Client,
         request: &LockRequest,
         held: &MultiLease<Any>,
-        handed_on: Option<&HandedOn>,
+        handed_on: Option<&OwnedFd>,
     ) -> Vec<(&'static str, Option<String>)> {
         let mut all = request.given(client, held);
         all.extend([
             (env::STORE, Some(client.store_url().to_owned())),
-            (env::STORE_FILE, handed_on.map(HandedOn::path)),
+            (env::STORE_FILE, handed_on.map(path_of)),
             (env::PASSWORD, None),
         ]);
         // In the command's environment they would belong to this store.
@@ -173,13 +155,13 @@ impl<'a> RunChild<'a> {
 
     /// Hands on how the store was opened. Without it all works but an inner leasehold, where the
     /// store asks for a password.
-    fn hand_on(&self, client: &Client, printer: &Printer) -> Option<HandedOn> {
+    fn hand_on(&self, client: &Client, printer: &Printer) -> Option<OwnedFd> {
         let opening = Opening::of(self.store);
         let store = client.store_url();
         if !cfg!(target_os = "linux") || !opening.has_more_than(store) {
             return None;
         }
-        let handed_on = HandedOn::new(store, &opening);
+        let handed_on = hand_on(store, &opening);
         let cannot = |error| {
             format!("cannot pass the credentials of the store to an inner leasehold: {error}")
         };

@@ -23,7 +23,6 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client,
     pub(crate) retries: Retries<'a>,
     pub(crate) signals: Signals,
-    pub(crate) printer: &'a Printer,
 }
 
 impl<'a> Session<'a> {
@@ -52,7 +51,6 @@ impl<'a> Session<'a> {
                 client,
                 retries,
                 signals,
-                printer,
             }
         }))
     }

@@ -48,7 +48,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 let term = tokens.first().and_then(|(_, term)| *term);
                 printer.event(Event::leading(key, term));
                 let done = command.run(session, &request, held, None).await?;
-                if done.ends {
+                if done.is_last {
                     return Ok(done.status);
                 }
                 pause = pause_after(begun.elapsed(), pause);

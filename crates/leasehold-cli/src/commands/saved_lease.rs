@@ -40,14 +40,6 @@ pub(crate) struct SaveTarget {
 }
 
 impl SavedLease {
-    pub(crate) fn new(store: &str, ttl: Duration, leases: Vec<LeaseParts<Any>>) -> Self {
-        Self {
-            store: store.to_owned(),
-            ttl_ms: millis(ttl),
-            leases,
-        }
-    }
-
     /// The TTL that the lease was acquired with.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)
@@ -210,7 +202,11 @@ pub(crate) async fn save(
     client: &Client,
     store: &CommandSettings,
 ) -> Result<UserFile, Failure> {
-    let lease = &SavedLease::new(client.store_url(), store.ttl().value, leases);
+    let lease = &SavedLease {
+        store: client.store_url().to_owned(),
+        ttl_ms: millis(store.ttl().value),
+        leases,
+    };
     let place = SaveTarget::at(file)?;
     if let Some(old) = &place.lease {
         let shown = file.display();
@@ -275,7 +271,11 @@ mod tests {
     fn a_file_is_private_whole_and_known_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deploy.lease");
-        let lease = SavedLease::new("local:", Duration::from_secs(30), vec![]);
+        let lease = SavedLease {
+            store: "local:".to_owned(),
+            ttl_ms: 30_000,
+            leases: vec![],
+        };
         let write = || SaveTarget::at(&path).unwrap().write(&lease).unwrap();
         let first = write();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::args::RunArgs;
-use crate::child::OnLost;
+use crate::child::{Ended, OnLost};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
@@ -30,8 +30,8 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         request.conflict = args.wait.conflict_exit_code.unwrap_or(exit::OK);
     }
     let (ttl, max_hold) = (request.ttl(store), request.max_hold);
-    let command = args.command();
-    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, &|_| true)?;
+    let (command, is_last) = (args.command(), |_: &Ended| true);
+    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, &is_last)?;
     request.settings = request.settings.with_ttl(ttl.value);
     request.settings.check()?;
     if args.guard.on_lost != OnLost::Ignore {

@@ -53,11 +53,14 @@ impl Probe {
     }
 
     /// Ends it, after the command: answers the first signal that was sent to both.
-    pub(super) fn finish(self) -> Option<i32> {
+    pub(super) fn finish(mut self) -> Option<i32> {
         let _ = sys::signal_pinned(&self.handle, OVER);
         // One that is stopped ends, too.
         let _ = sys::signal_pinned(&self.handle, Signal::CONT);
-        let said = self.process.wait_with_output().ok()?.stdout;
+        let mut said = Vec::new();
+        let _ = self.process.stdout.take()?.read_to_end(&mut said);
+        // In a container it may have been reaped with the orphans.
+        let _ = self.process.wait();
         said.first().map(|&signal| signal.into())
     }
 }

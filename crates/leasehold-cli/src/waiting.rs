@@ -14,8 +14,8 @@ use crate::view::ClaimView;
 /// A shorter wait is not said where there is no live line.
 pub(crate) const SHORT_WAIT: Duration = Duration::from_millis(300);
 
-/// After how long it is worth asking again who holds.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+/// Every how many ticks it is worth asking again who holds.
+const ASK_EVERY: u32 = 8;
 
 /// The width of a terminal that does not tell it.
 const USUAL_WIDTH: usize = 80;
@@ -30,6 +30,7 @@ pub(crate) struct Live {
     line: Line,
     /// When the holder was seen.
     seen: Instant,
+    ticks: u32,
 }
 
 /// What the line says.
@@ -56,6 +57,7 @@ impl Live {
                 ..Line::default()
             },
             seen: Instant::now(),
+            ticks: 0,
         }
     }
 
@@ -75,8 +77,9 @@ impl Live {
 
     /// Time has passed. Answers whether to ask again who holds.
     pub(crate) fn tick(&mut self, waited: Duration) -> bool {
+        self.ticks = self.ticks.wrapping_add(1);
         self.draw(waited);
-        self.seen.elapsed() >= ASK_EVERY
+        self.ticks.is_multiple_of(ASK_EVERY)
     }
 
     fn draw(&mut self, waited: Duration) {

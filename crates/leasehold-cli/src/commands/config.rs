@@ -5,18 +5,33 @@ use serde::Serialize;
 
 use crate::args::ConfigArgs;
 use crate::config::{
-    Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, Setting, TABLE, Unused, Value, Whose,
-    nearest,
+    Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
 };
 use crate::connect::Opening;
 use crate::failure::Failure;
-use crate::output::{Column, Fields, Printer, table};
+use crate::output::{Column, Printer, table};
 use crate::{env, exit};
+
+/// What `--json` prints. A path that is no text is an error there.
+#[derive(Serialize)]
+struct View {
+    settings: Vec<Row>,
+    /// What is set for another store.
+    unused: Vec<Unused>,
+    profile: Option<ProfileRow>,
+    files: Vec<LookedFor>,
+}
 
 #[derive(Serialize)]
 struct Row {
     key: &'static str,
     value: Option<String>,
+    from: Origin,
+}
+
+#[derive(Serialize)]
+struct ProfileRow {
+    name: String,
     from: Origin,
 }
 
@@ -58,16 +73,16 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
     // Those that would be in force with the store that they are for.
     let is_set = |row: &Row, key| row.key == key && row.value.is_some();
     unused.retain(|it| !settings.iter().any(|row| is_set(row, it.key)));
-    let profile = config.profile.as_ref().map(|profile| {
-        let named = Fields::default().with("name", &profile.value);
-        named.with("from", &profile.from)
-    });
-    let view = Fields::default()
-        .with("settings", &settings)
-        .with("unused", &unused)
-        .with("profile", profile)
-        .with("files", &config.files);
-    printer.show(&view, || text(&settings, &unused, &config))?;
+    let view = View {
+        unused,
+        settings,
+        profile: config.profile.map(|profile| ProfileRow {
+            name: profile.value,
+            from: profile.from,
+        }),
+        files: config.files,
+    };
+    printer.show(&view, || text(&view))?;
     Ok(exit::OK)
 }
 
@@ -105,13 +120,13 @@ const FILES: &[Column<LookedFor>] = &[
     ("STATE", |file| file.state.to_owned()),
 ];
 
-fn text(settings: &[Row], unused: &[Unused], config: &Config) -> String {
-    let mut text = table(SETTINGS, settings) + "\n";
-    for Unused { key, from } in unused {
+fn text(view: &View) -> String {
+    let mut text = table(SETTINGS, &view.settings) + "\n";
+    for Unused { key, from } in &view.unused {
         text += &format!("not used, as it is for another store: {key} ({from})\n");
     }
-    if let Some(Setting { value: name, from }) = &config.profile {
+    if let Some(ProfileRow { name, from }) = &view.profile {
         text += &format!("profile {name} ({from})\n");
     }
-    text + &table(FILES, &config.files)
+    text + &table(FILES, &view.files)
 }

@@ -175,7 +175,7 @@ async fn each(
     printer: &Printer,
     work: impl AsyncFn(&LeaseParts<Any>) -> Result<Result<String, String>, Error>,
 ) -> Result<Result<u8, Failure>, Failure> {
-    let mut status = Ok(exit::OK);
+    let mut status: Result<u8, Failure> = Ok(exit::OK);
     for lease in &saved.leases {
         let done = work(lease).await?;
         let shown = Fields::default()
@@ -189,7 +189,7 @@ async fn each(
                 printer.show(&shown, String::new).map(|_| exit::LOST)
             }
         };
-        status = status.and_then(|worst: u8| Ok(worst.max(said?)));
+        status = status.and_then(|worst| Ok(worst.max(said?)));
     }
     Ok(status)
 }

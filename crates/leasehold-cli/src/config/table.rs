@@ -214,7 +214,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Option { name } | Self::Variable { name } => f.write_str(name),

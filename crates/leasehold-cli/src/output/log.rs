@@ -31,10 +31,7 @@ pub(super) fn begin(printer: &Printer, options: &OutputArgs) {
         EnvFilter::new(level)
     });
     // Only the first call of a process counts.
-    let _ = registry()
-        .with(filter)
-        .with(printer.clone())
-        .try_init();
+    let _ = registry().with(filter).with(printer.clone()).try_init();
 }
 
 impl<S: Subscriber> Layer<S> for Printer {

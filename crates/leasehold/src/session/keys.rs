@@ -4,10 +4,9 @@
 //! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
 //! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
 
-use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
@@ -16,41 +15,17 @@ use tokio::sync::Notify;
 use super::claim_slot::ClaimSlot;
 use super::poll_queue::PollQueue;
 use super::timing::TOGETHER;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// More than there are cores in most machines.
 const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashSet<ByKey>,
+    keys: HashMap<Key, Arc<KeySlot>>,
     /// By deadline, and by address, since deadlines may come twice.
     timers: BTreeMap<(Moment, usize), Arc<KeySlot>>,
 }
-
-/// A key in its shard, without a second name for it.
-#[derive(Debug)]
-struct ByKey(Arc<KeySlot>);
-
-impl Borrow<Key> for ByKey {
-    fn borrow(&self) -> &Key {
-        &self.0.key
-    }
-}
-
-impl Hash for ByKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key.hash(state);
-    }
-}
-
-impl PartialEq for ByKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key == other.0.key
-    }
-}
-
-impl Eq for ByKey {}
 
 /// The machine of one key and its watchers, behind its lock.
 #[derive(Debug)]
@@ -63,8 +38,8 @@ pub(super) struct KeySlot {
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) machine: KeyMachine<Arc<ClaimSlot>>,
-    /// Few keys have any.
-    pub(super) watchers: Option<Box<Watchers>>,
+    /// Few keys have watchers.
+    pub(super) watched: Option<Arc<Watched>>,
     listed: Listed,
 }
 
@@ -80,18 +55,13 @@ enum Listed {
     Gone,
 }
 
-/// Those who watch the key or poll for it, with a claim or without one.
-#[derive(Debug, Default)]
-pub(super) struct Watchers {
-    pub(super) number: usize,
-    /// Whether the store knows that this client watches.
-    pub(super) known: bool,
-    pub(super) shared: Arc<Watched>,
-}
-
-/// What the watchers of a key share.
+/// What those share who watch a key or poll for it, with a claim or without one.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
+    /// How many they are. It changes under the lock of the key.
+    pub(super) watchers: AtomicUsize,
+    /// Whether the store knows that this client watches.
+    pub(super) known: AtomicBool,
     /// The key may have changed.
     pub(super) changed: Notify,
     pub(super) queue: PollQueue,
@@ -100,8 +70,8 @@ pub(super) struct Watched {
 impl KeySlot {
     /// Tells the watchers that the key may have changed.
     pub(super) fn wake_watchers(&self) {
-        if let Some(watchers) = &self.lock().watchers {
-            watchers.shared.changed.notify_waiters();
+        if let Some(watched) = &self.lock().watched {
+            watched.changed.notify_waiters();
         }
     }
 
@@ -155,19 +125,15 @@ impl Keys {
     ) -> T {
         let at = self.shard_of(key);
         loop {
-            let mut shard = self.shard(at);
-            let home = match shard.keys.get(key) {
-                Some(ByKey(home)) => home.clone(),
-                None => {
-                    let home = Arc::new(KeySlot {
-                        key: key.clone(),
-                        shard: at,
-                        state: Mutex::default(),
-                    });
-                    shard.keys.insert(ByKey(home.clone()));
-                    home
-                }
+            let new = || {
+                Arc::new(KeySlot {
+                    key: key.clone(),
+                    shard: at,
+                    state: Mutex::default(),
+                })
             };
+            let mut shard = self.shard(at);
+            let home = shard.keys.entry(key.clone()).or_insert_with(new).clone();
             drop(shard);
             let mut state = home.lock();
             if state.listed != Listed::Gone {
@@ -178,14 +144,14 @@ impl Keys {
 
     pub(super) fn find(&self, key: &Key) -> Option<Arc<KeySlot>> {
         let shard = self.shard(self.shard_of(key));
-        shard.keys.get(key).map(|ByKey(home)| home.clone())
+        shard.keys.get(key).cloned()
     }
 
     /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
     pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            all.extend(lock(shard).keys.iter().map(|ByKey(home)| home.clone()));
+            all.extend(lock(shard).keys.values().cloned());
         }
         all
     }
@@ -193,7 +159,7 @@ impl Keys {
     /// Lists the next deadline of a key. One without claims and watchers is gone.
     pub(super) fn list(&self, home: &Arc<KeySlot>, state: &mut KeyState) -> Option<Moment> {
         let due = state.machine.poll_timeout();
-        let unused = state.machine.is_empty() && state.watchers.is_none();
+        let unused = state.machine.is_empty() && state.watched.is_none();
         let listed = match due {
             _ if unused => Listed::Gone,
             Some(due) => Listed::Due(due),

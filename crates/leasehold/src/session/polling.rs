@@ -32,7 +32,7 @@ impl Session {
         let usual = if push { Retry::default() } else { POLLING };
         let retry = request.retry.unwrap_or(usual);
         let watcher = (!queueing).then(|| KeyWatcher::start(self, &request.key));
-        let watched = watcher.as_ref().map(KeyWatcher::watched);
+        let watched = watcher.as_ref().map(|it| it.watched.clone());
         let watched = watched.unwrap_or_default();
         let _permit = match queueing {
             true => None,

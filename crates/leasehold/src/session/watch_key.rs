@@ -20,7 +20,8 @@ use crate::sync::{Ordering, sleep, timeout};
 pub(crate) struct KeyWatcher {
     session: Arc<Session>,
     home: Arc<KeySlot>,
-    watched: Arc<Watched>,
+    /// What it shares with the other watchers of the key.
+    pub(super) watched: Arc<Watched>,
     /// Limits how often pushes cause a read, since anybody may send them.
     hints: HintLimit,
     /// Pauses while the store cannot be asked.
@@ -31,9 +32,9 @@ impl KeyWatcher {
     /// Starts to watch: from now on pushes about the key are heard.
     pub(crate) fn start(session: &Arc<Session>, key: &Key) -> Self {
         let (home, watched) = session.keys.begin(key, |home, state| {
-            let watchers = state.watchers.get_or_insert_default();
-            watchers.number += 1;
-            (home.clone(), watchers.shared.clone())
+            let watched = state.watched.get_or_insert_default();
+            watched.watchers.fetch_add(1, Ordering::SeqCst);
+            (home.clone(), watched.clone())
         });
         session.keys.watching.fetch_add(1, Ordering::SeqCst);
         let now = clock::now();
@@ -48,23 +49,17 @@ impl KeyWatcher {
         }
     }
 
-    /// What it shares with the other watchers of the key.
-    pub(super) fn watched(&self) -> Arc<Watched> {
-        self.watched.clone()
-    }
-
     /// Notes that the store may know of it. It must be told when there is no watcher any more.
     pub(super) fn enlisted(&self) {
-        if let Some(watchers) = &mut self.home.lock().watchers {
-            watchers.known = true;
-        }
+        self.watched.known.store(true, Ordering::SeqCst);
     }
 
     /// A store that grants forgets that its client waits.
     pub(super) fn forgotten(&self) {
-        if let Some(watchers) = &mut self.home.lock().watchers {
-            // Others may have asked it to tell them since.
-            watchers.known &= watchers.number > 1;
+        let _no_other_begins = self.home.lock();
+        // Others may have asked it to tell them since.
+        if self.watched.watchers.load(Ordering::SeqCst) == 1 {
+            self.watched.known.store(false, Ordering::SeqCst);
         }
     }
 
@@ -78,7 +73,7 @@ impl KeyWatcher {
         &mut self,
         mut found: impl FnMut(Snapshot) -> ControlFlow<T, Option<Duration>>,
     ) -> Result<T, StoreError> {
-        let watched = self.watched();
+        let watched = self.watched.clone();
         loop {
             if let Some(pauses) = &mut self.failing {
                 sleep(pauses.pause()).await;
@@ -144,18 +139,13 @@ impl Drop for KeyWatcher {
         }
         session.keys.watching.fetch_sub(1, Ordering::SeqCst);
         let mut state = self.home.lock();
-        let Some(watchers) = &mut state.watchers else {
-            return;
-        };
-        watchers.number -= 1;
-        if watchers.number > 0 {
+        if self.watched.watchers.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
-        let known = watchers.known;
-        state.watchers = None;
+        state.watched = None;
         session.keys.list(&self.home, &mut state);
         drop(state);
-        if known {
+        if self.watched.known.load(Ordering::SeqCst) {
             let ending = Ending::new(session.clone());
             let (session, home) = (session.clone(), self.home.clone());
             self.session.runtime.spawn(async move {

@@ -111,10 +111,11 @@ impl ClaimHandle {
             sending: None,
             over: false,
         };
-        let mut next = self.step(None, true, &mut done);
-        let mut began = None;
+        let (mut began, mut answered) = (None, None);
         loop {
-            match next {
+            // From before the look on, so that no change falls between.
+            let changed = self.slot.changed();
+            match self.step(answered.take(), began.is_none(), &mut done) {
                 Step::Done(result) => {
                     driving.over = true;
                     return result;
@@ -127,22 +128,15 @@ impl ClaimHandle {
                         sending.limit = sending.limit.min(left);
                     }
                     let answer = self.session.carry(&self.home.key, sending).await;
-                    let answered = driving.sending.take().map(|sent| (sent, answer));
-                    next = self.step(answered, false, &mut done);
+                    answered = driving.sending.take().map(|sent| (sent, answer));
                 }
-                Step::Wait(_) => {
-                    // From before the next look on, so that no change falls between.
-                    let changed = self.slot.changed();
-                    tokio::pin!(changed);
-                    next = self.step(None, false, &mut done);
-                    if let Step::Wait(due) = next {
-                        let now = clock::now();
-                        let late = limit.map(|limit| *began.get_or_insert(now) + limit);
-                        match due.into_iter().chain(late).min() {
-                            Some(due) => drop(timeout(due.since(now), changed).await),
-                            None => changed.await,
-                        }
-                        next = self.step(None, false, &mut done);
+                Step::Wait(due) => {
+                    let now = clock::now();
+                    let began = *began.get_or_insert(now);
+                    let late = limit.map(|limit| began + limit);
+                    match due.into_iter().chain(late).min() {
+                        Some(due) => drop(timeout(due.since(now), changed).await),
+                        None => changed.await,
                     }
                 }
             }

@@ -247,7 +247,7 @@ impl ClaimHandle {
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
         self.session.check_caller()?;
-        let _under_way = UnderWay::new(&self.session);
+        let _under_way = UnderWay::new(&*self.session, |it| &it.under_way);
         let limit = self.session.settings.operation_timeout;
         let mut begun = None;
         let released = self.drive(Some(limit), |claim, now| {

@@ -165,7 +165,7 @@ impl Session {
                 self.keys.waiting.fetch_sub(1, Ordering::SeqCst);
             }
             if was != Phase::Over && is == Phase::Over && claim.has_left() {
-                self.shutdown.count_departure();
+                self.shutdown.confirmed.fetch_add(1, Ordering::SeqCst);
             }
         }) {}
         let due = self.keys.list(home, &mut state);

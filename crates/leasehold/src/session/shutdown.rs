@@ -4,6 +4,7 @@
 //! client is open. A client that closes reads the count after it was marked closed. So each
 //! operation either sees that the client is closed, or the client waits for it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -22,9 +23,9 @@ use crate::sync::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// Its user has shut it down.
-    ShutDown,
+    ShutDown = 1,
     /// The runtime in which it was connected has ended: leases would not be renewed.
-    NoRuntime,
+    NoRuntime = 2,
     /// That runtime exists but is not running.
     NotDriven,
     /// This process was forked from the one that connected it.
@@ -57,16 +58,16 @@ impl Closed {
 pub(super) struct ShutdownState {
     /// Zero while it is open, then why not.
     closed: AtomicUsize,
-    under_way: AtomicUsize,
+    pub(super) under_way: AtomicUsize,
     closing: Notify,
     /// One that was under way has ended, or a claim has left.
     pub(super) departed: Notify,
     /// Requests under way that end a watch.
-    ending: AtomicUsize,
+    pub(super) ending: AtomicUsize,
     /// All claims are released, also those that are granted from now on.
     pub(super) releases: AtomicBool,
-    /// Releases that were confirmed since it was closed.
-    confirmed: AtomicU64,
+    /// Releases that were confirmed.
+    pub(super) confirmed: AtomicU64,
     /// The only thread of the runtime in which it was connected.
     home: Option<ThreadId>,
 }
@@ -83,13 +84,6 @@ impl ShutdownState {
         }
     }
 
-    /// A claim has left.
-    pub(super) fn count_departure(&self) {
-        if self.closed().is_some() {
-            self.confirmed.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
     pub(super) fn closed(&self) -> Option<Closed> {
         match self.closed.load(Ordering::SeqCst) {
             0 => None,
@@ -99,39 +93,27 @@ impl ShutdownState {
     }
 }
 
-/// What makes or releases claims, until it is dropped: a shutdown waits for it.
-pub(super) struct UnderWay<'a>(&'a ShutdownState);
+/// What makes or releases claims, or ends a watch, until it is dropped, also with its runtime: a
+/// shutdown waits for it.
+pub(super) struct UnderWay<S: Deref<Target = Session>> {
+    session: S,
+    count: fn(&ShutdownState) -> &AtomicUsize,
+}
 
-impl<'a> UnderWay<'a> {
-    pub(super) fn new(session: &'a Session) -> Self {
-        session.shutdown.under_way.fetch_add(1, Ordering::SeqCst);
-        Self(&session.shutdown)
+impl<S: Deref<Target = Session>> UnderWay<S> {
+    pub(super) fn new(session: S, count: fn(&ShutdownState) -> &AtomicUsize) -> Self {
+        count(&session.shutdown).fetch_add(1, Ordering::SeqCst);
+        Self { session, count }
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl<S: Deref<Target = Session>> Drop for UnderWay<S> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
-        if self.0.closed().is_some() {
-            self.0.departed.notify_waiters();
+        let state = &self.session.shutdown;
+        (self.count)(state).fetch_sub(1, Ordering::SeqCst);
+        if state.closed().is_some() {
+            state.departed.notify_waiters();
         }
-    }
-}
-
-/// A request that ends a watch, until it is dropped, also with its runtime: a shutdown waits for it.
-pub(super) struct Ending(Arc<Session>);
-
-impl Ending {
-    pub(super) fn new(session: Arc<Session>) -> Self {
-        session.shutdown.ending.fetch_add(1, Ordering::SeqCst);
-        Self(session)
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.shutdown.ending.fetch_sub(1, Ordering::SeqCst);
-        self.0.shutdown.departed.notify_waiters();
     }
 }
 
@@ -154,7 +136,7 @@ impl Session {
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let _under_way = UnderWay::new(self);
+        let _under_way = UnderWay::new(&**self, |it| &it.under_way);
         self.unless_closed(work).await
     }
 
@@ -217,9 +199,8 @@ impl Session {
 
     /// Takes no more claims, and ends those that are under way.
     pub(super) fn close(&self, why: Closed) {
-        let why = if why == Closed::ShutDown { 1 } else { 2 };
         // Without its runtime nobody releases what a shutdown waits for.
-        self.shutdown.closed.fetch_max(why, Ordering::SeqCst);
+        self.shutdown.closed.fetch_max(why as usize, Ordering::SeqCst);
         self.shutdown.closing.notify_waiters();
         self.shutdown.departed.notify_waiters();
     }

@@ -1,7 +1,5 @@
 //! What the tasks that wait for a claim, or hold its lease, see of it.
 
-use std::time::Duration;
-
 use leasehold_core::{
     ClaimMachine, ClaimNumber, Command, Fact, Facts, Failure, LeaseState, Loss, Mode, Moment,
     Phase, Response, Token, Transmit, written,
@@ -38,10 +36,9 @@ pub(crate) struct ClaimSlot {
 
 #[derive(Debug)]
 struct Seen {
-    phase: Phase,
-    state: Option<LeaseState>,
+    /// Its phase, the state of its lease, and its position.
+    shown: (Phase, Option<LeaseState>, u64),
     loss_at_end: Option<Loss>,
-    position: u64,
     facts: Facts,
     /// The span of the acquisition, until that is over: a span ends with its last handle.
     acquisition: Option<Box<Span>>,
@@ -55,11 +52,10 @@ struct Seen {
 
 /// Why the last request came to nothing.
 #[derive(Debug)]
-enum Trouble {
-    /// The store or the connection said so.
-    Said(StoreError),
-    /// There was no answer for so long.
-    Silence(Duration),
+struct Trouble {
+    error: StoreError,
+    /// Whether the store or the connection said so; else there was no answer.
+    said: bool,
 }
 
 impl Seen {
@@ -67,7 +63,7 @@ impl Seen {
         if let Some(loss) = self.lost {
             return LeaseState::Lost(loss);
         }
-        match self.state.unwrap_or(LeaseState::Held) {
+        match self.shown.1.unwrap_or(LeaseState::Held) {
             // Time is up although nobody has noticed yet.
             LeaseState::Held | LeaseState::Unknown if now >= valid_until => {
                 LeaseState::Lost(self.loss_at_end.unwrap_or(Loss::Unanswered))
@@ -95,10 +91,8 @@ impl ClaimSlot {
             valid_until: AtomicU64::new(0),
             token: AtomicU64::new(0),
             seen: Mutex::new(Seen {
-                phase: Phase::Over,
-                state: None,
+                shown: (Phase::Over, None, 0),
                 loss_at_end: None,
-                position: 0,
                 facts: Facts::default(),
                 acquisition: (!acquisition.is_none()).then(|| Box::new(acquisition)),
                 given_back: false,
@@ -133,13 +127,9 @@ impl ClaimSlot {
             self.token.fetch_max(token.get(), Ordering::AcqRel);
         }
         let position = claim.position().filter(|_| self.tells_position);
-        let is = (
-            claim.phase(),
-            claim.state(),
-            position.unwrap_or(seen.position),
-        );
-        let was = (seen.phase, seen.state, seen.position);
-        (seen.phase, seen.state, seen.position) = is;
+        let position = position.unwrap_or(seen.shown.2);
+        let is = (claim.phase(), claim.state(), position);
+        let was = std::mem::replace(&mut seen.shown, is);
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
         // Without trouble, a caller has cancelled a renewal: no fact, unless the next one fails.
@@ -167,7 +157,7 @@ impl ClaimSlot {
                 // That it could leave does not say why it was not granted.
                 if !matches!(*to.command, Command::Release(_)) {
                     let shortfall = answer.shortfall();
-                    seen.trouble = shortfall.map(|short| Box::new(Trouble::Said(short)));
+                    seen.trouble = shortfall.map(|error| Box::new(Trouble { error, said: true }));
                 }
                 if let Some(acknowledged) = answer.achieved() {
                     seen.acknowledged = Some(Box::new(acknowledged));
@@ -181,8 +171,10 @@ impl ClaimSlot {
             }
             // That nothing came says less than what the store has said before.
             Err(None) => {
-                let silence = || Box::new(Trouble::Silence(to.limit));
-                seen.trouble.get_or_insert_with(silence);
+                seen.trouble.get_or_insert_with(|| {
+                    let error = no_answer(&written(to.limit));
+                    Box::new(Trouble { error, said: false })
+                });
                 Err(Failure::Unanswered)
             }
             Err(Some(error)) => {
@@ -191,7 +183,7 @@ impl ClaimSlot {
                     ErrorKind::Unavailable => Failure::Unanswered,
                     _ => Failure::Refused,
                 };
-                seen.trouble = Some(Box::new(Trouble::Said(error)));
+                seen.trouble = Some(Box::new(Trouble { error, said: true }));
                 Err(failure)
             }
         }
@@ -238,18 +230,14 @@ impl ClaimSlot {
 
     /// Why the last request came to nothing, as the store or the connection said it.
     pub(super) fn said(&self) -> Option<StoreError> {
-        match self.here()?.trouble.as_deref()? {
-            Trouble::Said(error) => Some(error.clone()),
-            Trouble::Silence(_) => None,
-        }
+        let seen = self.here()?;
+        let trouble = seen.trouble.as_deref().filter(|it| it.said);
+        trouble.map(|it| it.error.clone())
     }
 
     /// The same; also if there was no answer. `None` if it was answered.
     pub(crate) fn last_error(&self) -> Option<StoreError> {
-        match self.here()?.trouble.as_deref()? {
-            Trouble::Said(error) => Some(error.clone()),
-            Trouble::Silence(limit) => Some(no_answer(&written(*limit))),
-        }
+        Some(self.here()?.trouble.as_deref()?.error.clone())
     }
 
     /// Who else has the grant, or its last renewal.
@@ -279,15 +267,15 @@ impl ClaimSlot {
 
     /// Waits until a claim that is on its way out has left.
     pub(super) async fn left(&self) {
-        self.wait_for(|seen| (seen.phase == Phase::Over).then_some(()))
+        self.wait_for(|seen| (seen.shown.0 == Phase::Over).then_some(()))
             .await;
     }
 
     /// Waits until a claim has another position in the queue than `known`. `None`: it does not
     /// stand there any more.
     pub(super) async fn moved(&self, known: u64) -> Option<u64> {
-        self.wait_for(|seen| match seen.phase {
-            Phase::Waiting => (seen.position != known).then_some(Some(seen.position)),
+        self.wait_for(|seen| match seen.shown {
+            (Phase::Waiting, _, position) => (position != known).then_some(Some(position)),
             _ => Some(None),
         })
         .await
@@ -341,6 +329,7 @@ impl ClaimSlot {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::time::Duration;
 
     use futures_util::FutureExt as _;
 

@@ -2,9 +2,7 @@
 
 use super::claim::{Handing, Stage};
 use super::renewal::Renewal;
-use super::runs::RunNews;
-use super::timing::LOOK_PAUSE;
-use super::types::{Granted, Request, RequestKind};
+use super::types::{Granted, Request, RequestKind, RunNews};
 use super::waiter::Pushed;
 use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Arrival, Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
@@ -187,8 +185,8 @@ impl ClaimMachine {
             (Stage::Held(renewal), Push::Granted { token, .. }) if renewal.token() < *token => {
                 renewal.handle_doubt(hinted(), Loss::Revoked);
             }
-            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.handle_revoked(),
-            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.handle_adopted(),
+            (Stage::Held(renewal), Push::Revoked { .. }) => renewal.lose(Loss::Revoked),
+            (Stage::Held(renewal), Push::Adopted { .. }) => renewal.lose(Loss::Superseded),
             _ => {}
         }
     }
@@ -196,15 +194,7 @@ impl ClaimMachine {
     /// Handles what is known of the claim directly ahead in its run ([`ClaimMachine::behind`]).
     pub(super) fn handle_run(&mut self, now: Moment, news: RunNews) {
         if let Stage::Waiting(waiter) = &mut self.stage {
-            match news {
-                RunNews::Turn(ahead, token) => waiter.handle_turn((ahead, token)),
-                RunNews::Ended(ahead) => {
-                    waiter.handle_doubt(now, now);
-                    waiter.handle_run_ended(now, ahead);
-                }
-                RunNews::Unknown(ahead) => waiter.handle_run_ended(now + LOOK_PAUSE, ahead),
-                RunNews::Known => waiter.handle_run_known(),
-            }
+            waiter.handle_run(now, news);
         }
         self.move_on(now);
     }
@@ -231,7 +221,7 @@ impl ClaimMachine {
         match &mut self.stage {
             Stage::Waiting(waiter) => waiter.handle_reset(now),
             Stage::Held(renewal) => renewal.handle_reset(now),
-            Stage::Leaving(leaving) => leaving.handle_reset(now),
+            Stage::Leaving(leaving) => leaving.due = now,
             Stage::Over => {}
         }
     }

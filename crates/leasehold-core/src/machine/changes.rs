@@ -87,19 +87,16 @@ impl ClaimMachine {
         let Stage::Held(renewal) = &self.stage else {
             return None;
         };
-        let ttl = self.terms.ttl;
+        let (ttl, policy) = (self.terms.ttl, self.terms.acknowledges);
+        let always = policy == Acknowledges::GrantsAndRenewals;
         let aim = self.changes[at].aim.clone();
-        let ttl = match &aim {
-            Aim::Caller(Change::Renew(longer)) => renewal.allowed(now, longer.unwrap_or(ttl)),
-            Aim::Confirm => renewal.allowed(now, ttl),
-            Aim::Settle => ttl,
-            Aim::Caller(_) | Aim::TopUp => renewal.ttl_at(now),
-        };
-        let policy = self.terms.acknowledges;
-        let confirms = match &aim {
-            Aim::Settle => false,
-            Aim::Confirm => policy != Acknowledges::Nothing,
-            Aim::Caller(_) | Aim::TopUp => policy == Acknowledges::GrantsAndRenewals,
+        let (ttl, confirms) = match &aim {
+            Aim::Caller(Change::Renew(longer)) => {
+                (renewal.allowed(now, longer.unwrap_or(ttl)), always)
+            }
+            Aim::Confirm => (renewal.allowed(now, ttl), policy != Acknowledges::Nothing),
+            Aim::Settle => (ttl, false),
+            Aim::Caller(_) | Aim::TopUp => (renewal.ttl_at(now), always),
         };
         // Another renewal may have carried it there meanwhile.
         if let Aim::Caller(Change::Rotate(to)) = &aim

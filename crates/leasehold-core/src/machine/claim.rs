@@ -252,7 +252,7 @@ impl ClaimMachine {
     /// Whether its time is over, and the store has not answered its withdrawal: only then is it
     /// known that others have the key, and not that the store is out of reach.
     pub(super) fn is_withdrawing(&self) -> bool {
-        let asks = matches!(&self.stage, Stage::Leaving(leaving) if !leaving.is_refused());
+        let asks = matches!(&self.stage, Stage::Leaving(leaving) if !leaving.refused);
         self.end == Some(End::TimedOut) && asks
     }
 
@@ -273,7 +273,7 @@ impl ClaimMachine {
     /// background.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(&self.stage, Stage::Leaving(leaving) if leaving.is_refused())
+        matches!(&self.stage, Stage::Leaving(leaving) if leaving.refused)
     }
 
     /// Returns whether the store has confirmed its release.

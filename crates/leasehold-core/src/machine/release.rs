@@ -14,7 +14,7 @@ pub(super) struct Releasing {
     release: Arc<Command>,
     another: Option<Arc<Command>>,
     until: Moment,
-    due: Moment,
+    pub(super) due: Moment,
     in_flight: bool,
     sends: u32,
     /// Whether it held the key until it was released.
@@ -23,7 +23,8 @@ pub(super) struct Releasing {
     pub(super) confirmed: bool,
     /// Whether its caller wants to know what the release finds.
     pub(super) reports: bool,
-    refused: bool,
+    /// Whether the last request was refused.
+    pub(super) refused: bool,
     backoff: Backoff,
 }
 
@@ -50,11 +51,6 @@ impl Releasing {
             refused: false,
             backoff: Backoff::new(RELEASE_AGAIN.0, RELEASE_AGAIN.1, seed),
         }
-    }
-
-    /// Pushes may have been missed, and the store is there again.
-    pub(super) fn handle_reset(&mut self, now: Moment) {
-        self.due = now;
     }
 
     pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Arc<Command>> {
@@ -98,11 +94,6 @@ impl Releasing {
 
     pub(super) fn poll_timeout(&self) -> Option<Moment> {
         (!self.in_flight).then(|| self.due.min(self.until))
-    }
-
-    /// Whether the last request was refused.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused
     }
 
     /// Whether nothing of it can be left by now.

@@ -191,16 +191,6 @@ impl Renewal {
         }
     }
 
-    /// An administrator took the key, says a push.
-    pub(super) fn handle_revoked(&mut self) {
-        self.lose(Loss::Revoked);
-    }
-
-    /// Another client has adopted the claim, says a push.
-    pub(super) fn handle_adopted(&mut self) {
-        self.lose(Loss::Superseded);
-    }
-
     /// A push says that the lease is lost, and does not prove it: ask, at `at`; that is
     /// the reason if it is lost indeed. A lease that is not renewed by itself is not asked
     /// about, since asking would prolong it.

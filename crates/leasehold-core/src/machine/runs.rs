@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::claim::ClaimMachine;
-use super::types::{LeaseState, Phase};
+use super::types::{LeaseState, Phase, RunNews};
 use super::{EARLY_PUSHES, Entry, KeyMachine};
 use crate::{Arrival, Moment, Push, Token};
 
@@ -27,9 +27,7 @@ impl Run {
         match (claim.phase(), claim.state()) {
             (Phase::Waiting, _) => claim.behind().map_or(Self::None, Self::Behind),
             (Phase::Held, Some(LeaseState::Lost(_))) => Self::Lost,
-            (Phase::Leaving, _) => claim
-                .passed()
-                .map_or(Self::None, |(_, token)| Self::Passed(token)),
+            (Phase::Leaving, _) if claim.passed != Token::NONE => Self::Passed(claim.passed),
             _ => Self::None,
         }
     }
@@ -62,19 +60,6 @@ impl Remembered {
         self.early = others.into();
         named.into_iter().rev().collect()
     }
-}
-
-/// What a claim in a run is told of the one directly ahead.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum RunNews {
-    /// It was passed on, under this token ([`ClaimMachine::passed`]).
-    Turn(Arrival, Token),
-    /// It was lost, or has ended without passing the hold on: the claim asks the store.
-    Ended(Arrival),
-    /// Its client does not know it, and may learn of it soon.
-    Unknown(Arrival),
-    /// It belongs to its client.
-    Known,
 }
 
 impl<T> KeyMachine<T> {

@@ -277,6 +277,19 @@ pub(super) struct Granted {
     pub(super) confirm_at: Option<Moment>,
 }
 
+/// What a claim in a run is told of the one directly ahead.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RunNews {
+    /// It was passed on, under this token (`ClaimMachine::passed`).
+    Turn(Arrival, Token),
+    /// It was lost, or has ended without passing the hold on: the claim asks the store.
+    Ended(Arrival),
+    /// Its client does not know it, and may learn of it soon.
+    Unknown(Arrival),
+    /// It belongs to its client.
+    Known,
+}
+
 /// The id of a change of one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ChangeId(pub(super) u32);

@@ -89,12 +89,12 @@ impl ClaimMachine {
 
     /// Gives up the claim, waiting or held.
     pub fn leave(&mut self, now: Moment) {
-        self.begin_to_leave(now, false);
+        self.begin_to_leave(now, None, false);
     }
 
     /// Releases the claim for its caller, who waits for the result: [`ClaimMachine::released`].
     pub fn release(&mut self, now: Moment) {
-        self.begin_to_leave(now, true);
+        self.begin_to_leave(now, None, true);
         let asks = matches!(&self.stage, Stage::Leaving(leaving) if leaving.reports);
         if !asks {
             self.released.get_or_insert(false);
@@ -103,18 +103,7 @@ impl ClaimMachine {
 
     /// Handles the shutdown of the client: the claim is released and its lease is lost.
     pub fn shut_down(&mut self, now: Moment) {
-        if let Stage::Held(renewal) = &mut self.stage {
-            let nothing_left = is_settled(renewal.state());
-            renewal.end(now, Loss::Shutdown);
-            self.known = Some(renewal.state());
-            if nothing_left {
-                self.forget();
-            } else {
-                self.set_leaving(now, false);
-            }
-        } else {
-            self.leave(now);
-        }
+        self.begin_to_leave(now, Some(Loss::Shutdown), false);
     }
 
     /// Hands the lease over to another process: its validity ends now. The claim is kept until
@@ -133,18 +122,23 @@ impl ClaimMachine {
         self.changes.clear();
     }
 
-    fn begin_to_leave(&mut self, now: Moment, reports: bool) {
+    /// `loss`: why its lease is lost by that, if it is.
+    fn begin_to_leave(&mut self, now: Moment, loss: Option<Loss>, reports: bool) {
         match &mut self.stage {
             Stage::Waiting(_) if self.sends == 0 => self.stage = Stage::Over,
             Stage::Waiting(_) => self.set_leaving(now, reports),
             Stage::Held(renewal) => {
                 renewal.handle_timeout(now);
+                let nothing_left = is_settled(renewal.state());
+                if let Some(loss) = loss {
+                    renewal.lose(loss);
+                }
                 let valid = renewal.validity().remaining(now) > Duration::ZERO;
                 let passes = valid && self.terms.hand_off && !self.doubtful;
                 self.passed = if passes { renewal.token() } else { Token::NONE };
                 self.known = Some(renewal.state());
-                if is_settled(renewal.state()) {
-                    self.stage = Stage::Over;
+                if nothing_left {
+                    self.forget();
                 } else {
                     self.set_leaving(now, reports);
                 }
@@ -185,6 +179,6 @@ impl ClaimMachine {
 fn is_settled(state: LeaseState) -> bool {
     matches!(
         state,
-        LeaseState::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded | Loss::Shutdown)
+        LeaseState::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded)
     )
 }

@@ -6,7 +6,7 @@ use super::push_validation::LastAnswer;
 use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::types::{Deadlines, End, Failure, Granted, Request, Response, Terms};
+use super::types::{Deadlines, End, Failure, Granted, Request, Response, RunNews, Terms};
 use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
@@ -252,20 +252,34 @@ impl Waiter {
         Some(behind)
     }
 
-    /// The lease of its client right ahead was released while it was valid: the hold is its own.
-    /// Not if that grant was the later one: then the run has ended at the store, and what was
-    /// granted in it with it.
-    pub(super) fn handle_turn(&mut self, (ahead, before): (Arrival, Token)) {
-        if let Some(Place {
-            arrival,
-            follows: Some((token, behind)),
-            ..
-        }) = self.place
-            && self.outcome.is_none()
-            && behind == ahead
-            && before < token
-        {
-            self.grant(arrival, token);
+    /// What is known of the claim of its client right ahead.
+    pub(super) fn handle_run(&mut self, now: Moment, news: RunNews) {
+        match news {
+            // If its grant was the later one, the run has ended at the store, and what was
+            // granted in it with it.
+            RunNews::Turn(ahead, before) => {
+                if let Some(Place {
+                    arrival,
+                    follows: Some((token, behind)),
+                    ..
+                }) = self.place
+                    && self.outcome.is_none()
+                    && behind == ahead
+                    && before < token
+                {
+                    self.grant(arrival, token);
+                }
+            }
+            // The store may take a moment longer: it asks then, and from time to time.
+            RunNews::Ended(ahead) => {
+                self.ended = Some(ahead);
+                self.handle_doubt(now, now);
+            }
+            RunNews::Unknown(ahead) => {
+                self.ended = Some(ahead);
+                self.due = self.due.min(now + LOOK_PAUSE);
+            }
+            RunNews::Known => self.ended = None,
         }
     }
 
@@ -301,17 +315,6 @@ impl Waiter {
         // What is under way may be older than what was pushed.
         self.ask_again |= self.in_flight() && at <= now;
         self.due = self.due.min(at);
-    }
-
-    /// The claim ahead in its run holds no more as far as its client knows; the store may take a
-    /// moment longer. It asks then, and from time to time.
-    pub(super) fn handle_run_ended(&mut self, at: Moment, ahead: Arrival) {
-        self.ended = Some(ahead);
-        self.due = self.due.min(at);
-    }
-
-    pub(super) fn handle_run_known(&mut self) {
-        self.ended = None;
     }
 
     /// Pushes may have been missed, so ask at once.

@@ -207,7 +207,7 @@ fn unknown_becomes_held_again() {
 #[test]
 fn gone_and_revoked_are_losses_at_once_and_the_first_reason_stays() {
     let mut renewal = direct(THIRD);
-    renewal.handle_revoked();
+    renewal.lose(Loss::Revoked);
     renewal.handle_reply(at(1), at(0), TTL, &Reply::Gone);
     assert_eq!(renewal.state(), Lost(Loss::Revoked));
     let mut renewal = direct(THIRD);
@@ -250,7 +250,7 @@ fn a_hold_is_not_renewed_beyond_its_longest() {
 #[test]
 fn an_adopted_claim_is_lost_by_push_or_answer() {
     let mut pushed = direct(THIRD);
-    pushed.handle_adopted();
+    pushed.lose(Loss::Superseded);
     assert_eq!(pushed.state(), Lost(Loss::Superseded));
     let mut answered = direct(THIRD);
     answered.handle_reply(at(1), at(0), TTL, &Reply::Superseded);

@@ -1,7 +1,7 @@
 //! One claim of a run: when it holds, and when it passes the hold on.
 
 use super::*;
-use crate::machine::runs::RunNews;
+use crate::machine::types::RunNews;
 
 /// Granted with the token 9, behind the claim 6 of the same client.
 fn following() -> ClaimMachine {

@@ -93,30 +93,24 @@ pub fn nudge() {
 
 fn started() -> Result<(&'static Background, &'static Runtime), Error> {
     let background = BACKGROUND.get_or_init(Background::default);
-    let runs = || {
-        let thread = background.thread.get();
-        thread.and_then(|_| background.runtime.get())
-    };
-    if let Some(runtime) = runs() {
+    if let (Some(runtime), Some(_)) = (background.runtime.get(), background.thread.get()) {
         return Ok((background, runtime));
     }
     let starting = background.starting.lock();
     let _one_starts_it = starting.unwrap_or_else(PoisonError::into_inner);
-    let runtime = match runs() {
-        Some(runtime) => runtime,
-        None => background.start().map_err(|error| {
-            let error = StoreError::new(
-                ErrorKind::Unavailable,
-                "the background thread of the blocking API cannot be started",
-            )
-            .with_source(error);
-            Error::new(Operation::Connect, None, error)
-        })?,
-    };
-    Ok((background, runtime))
+    let started = background.start().map_err(|error| {
+        let error = StoreError::new(
+            ErrorKind::Unavailable,
+            "the background thread of the blocking API cannot be started",
+        )
+        .with_source(error);
+        Error::new(Operation::Connect, None, error)
+    });
+    started.map(|runtime| (background, runtime))
 }
 
 impl Background {
+    /// Starts what does not run yet.
     fn start(&'static self) -> io::Result<&'static Runtime> {
         let runtime = match self.runtime.get() {
             Some(runtime) => runtime,
@@ -126,13 +120,15 @@ impl Background {
                 self.runtime.get_or_init(|| runtime)
             }
         };
-        let thread = thread::Builder::new().name("leasehold".into());
-        let thread = thread.spawn(|| {
-            begin_thread();
-            IN_BACKGROUND.set(true);
-            self.drive_between_calls(runtime);
-        })?;
-        self.thread.get_or_init(|| thread.thread().clone());
+        if self.thread.get().is_none() {
+            let thread = thread::Builder::new().name("leasehold".into());
+            let thread = thread.spawn(|| {
+                begin_thread();
+                IN_BACKGROUND.set(true);
+                self.drive_between_calls(runtime);
+            })?;
+            self.thread.get_or_init(|| thread.thread().clone());
+        }
         Ok(runtime)
     }
 

@@ -18,7 +18,7 @@ use super::{Machine, Session, random_u64};
 use crate::clock;
 use crate::error::StoreError;
 use crate::observe::Acquiring;
-use crate::sync::{sleep, timeout};
+use crate::sync::{Ordering, sleep, timeout};
 
 /// How an acquisition came out. The inner error is how its claim has ended, where the caller
 /// decides what that means: [`End::Busy`], or that what is to be adopted is gone.
@@ -201,8 +201,10 @@ impl ClaimHandle {
             if let Poll::Ready(granted) = collected.await {
                 return Ok(granted);
             }
-            // In line the watchdog keeps it.
-            self.session.want_inbox();
+            // In line the watchdog keeps it, which must not sleep on a closed inbox.
+            if !self.session.listening.load(Ordering::SeqCst) {
+                self.session.wake.notify_one();
+            }
             Box::pin(self.wait_in_line(deadlines, progress)).await?;
         }
     }

@@ -23,17 +23,9 @@ use crate::store::Listening;
 use crate::sync::{Ordering, sleep, timeout};
 
 impl Session {
-    /// Starts the task if none runs. With its runtime gone, the client is closed when this
-    /// returns.
-    pub(super) fn ensure_running(self: &Arc<Self>) {
-        if self.wake_at.load(Ordering::SeqCst) == 0 {
-            let now = clock::now();
-            self.ensure_awake(now, now);
-        }
-    }
-
     /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
-    /// it should have woken itself: its timer is late when the machine has slept.
+    /// it should have woken itself: its timer is late when the machine has slept. With its runtime
+    /// gone, the client is closed when this returns.
     pub(super) fn ensure_awake(self: &Arc<Self>, due: Moment, now: Moment) {
         let planned = self.wake_at.load(Ordering::SeqCst);
         if planned == 0 {
@@ -93,8 +85,6 @@ struct Driver {
     in_flight: InFlight,
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
-    /// Whether the store pushes.
-    pushes: bool,
     listen_after: Moment,
     unsubscribed: SubscribeBackoff,
     idle_since: Option<Moment>,
@@ -105,7 +95,6 @@ struct Driver {
 impl Driver {
     fn new(session: Arc<Session>) -> Self {
         Self {
-            pushes: session.store.capabilities().push,
             session,
             in_flight: FuturesUnordered::new(),
             opening: FuturesUnordered::new(),
@@ -237,7 +226,8 @@ impl Driver {
     /// Opens the inbox for those who wait at once, for leases that are kept
     /// after a while.
     fn open_inbox(&mut self, now: Moment, empty: bool) {
-        if self.inbox.is_some() || !self.opening.is_empty() || !self.pushes {
+        let pushes = self.session.store.capabilities().push;
+        if self.inbox.is_some() || !self.opening.is_empty() || !pushes {
             return;
         }
         let waiters = self.session.has_listeners();

@@ -190,13 +190,6 @@ impl Session {
         watching && !self.shutdown.releases.load(Ordering::SeqCst)
     }
 
-    /// A claim waits from now on: the watchdog must not sleep on a closed inbox.
-    fn want_inbox(&self) {
-        if !self.listening.load(Ordering::SeqCst) {
-            self.wake.notify_one();
-        }
-    }
-
     /// A new claim id.
     pub(crate) fn claim_id(&self) -> Result<ClaimId, StoreError> {
         Ok(self.ids.next()?)

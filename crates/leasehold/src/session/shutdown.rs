@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use leasehold_core::Moment;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
@@ -150,7 +151,8 @@ impl Session {
         self.check_thread(self.shutdown.home == Some(thread::current().id()))?;
         let closing = self.shutdown.closing.notified();
         let _elsewhere = Elsewhere::wait(&self.runtime);
-        self.ensure_running();
+        // Whatever it sleeps for.
+        self.ensure_awake(Moment(u64::MAX), Moment(0));
         let check_open = || match self.shutdown.closed() {
             Some(closed) => Err(closed.error()),
             None => Ok(()),

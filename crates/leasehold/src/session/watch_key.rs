@@ -39,7 +39,6 @@ impl KeyWatcher {
         session.keys.watching.fetch_add(1, Ordering::SeqCst);
         let now = clock::now();
         session.ensure_awake(now, now);
-        session.want_inbox();
         Self {
             session: session.clone(),
             home,

@@ -3,7 +3,6 @@
 use super::claim::{Handing, Stage};
 use super::renewal::Renewal;
 use super::types::{Granted, Request, RequestKind, RunNews};
-use super::waiter::Pushed;
 use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Arrival, Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
 
@@ -159,23 +158,10 @@ impl ClaimMachine {
                 waiter.handle_next(hinted(), arrival, *left);
             }
             _ if !proved => {}
-            (
-                Stage::Waiting(waiter),
-                Push::Granted {
-                    epoch,
-                    token,
-                    behind,
-                    at,
-                    ..
-                },
-            ) if waiter.answered.allows(now, *at, *token) => {
-                waiter.handle_granted(Pushed {
-                    epoch: *epoch,
-                    arrival,
-                    token: *token,
-                    behind: *behind,
-                    at: *at,
-                });
+            (Stage::Waiting(waiter), Push::Granted { at, token, .. })
+                if waiter.answered.allows(now, *at, *token) =>
+            {
+                waiter.handle_granted(push);
             }
             (Stage::Waiting(waiter), Push::Unfit { in_use, .. }) => {
                 waiter.handle_unfit(arrival, *in_use);

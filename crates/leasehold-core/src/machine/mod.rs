@@ -290,19 +290,17 @@ impl<T> KeyMachine<T> {
 
     /// Handles the pushes that came before the answer that says which arrival number a claim has.
     fn handle_early(&mut self, at: usize, now: Moment) {
-        let Some(remembered) = &mut self.remembered else {
-            return;
-        };
-        let Some(arrival) = self.claims[at].arrival else {
-            return;
-        };
-        for push in remembered.take_pushes(arrival) {
-            self.claims[at].claim.handle_push(now, &push);
+        if let Some(remembered) = &mut self.remembered
+            && let Some(arrival) = self.claims[at].arrival
+        {
+            for push in remembered.take_pushes(arrival) {
+                self.claims[at].claim.handle_push(now, &push);
+            }
+            if !self.claims.iter().any(|it| it.phase == Phase::Asking) {
+                remembered.early.clear();
+            }
+            self.settle(at, now);
         }
-        if !self.claims.iter().any(|it| it.phase == Phase::Asking) {
-            remembered.forget_pushes();
-        }
-        self.settle(at, now);
     }
 
     /// Handles a lost connection: from now on another server may answer, which may have granted the

@@ -39,17 +39,13 @@ pub(super) struct Remembered {
     /// The last that were passed on, and are gone.
     passed: VecDeque<(Arrival, Token)>,
     /// Pushes that may be about a claim that is not answered yet.
-    early: VecDeque<Push>,
+    pub(super) early: VecDeque<Push>,
 }
 
 impl Remembered {
     pub(super) fn keep_push(&mut self, push: &Push) {
         self.early.truncate(EARLY_PUSHES - 1);
         self.early.push_front(push.clone());
-    }
-
-    pub(super) fn forget_pushes(&mut self) {
-        self.early.clear();
     }
 
     /// Those that name this arrival number, in the order in which they came.

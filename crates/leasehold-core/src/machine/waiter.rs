@@ -7,7 +7,9 @@ use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
 use super::types::{Deadlines, End, Failure, Granted, Request, Response, RunNews, Terms};
-use crate::{Arrival, Backoff, Capacity, Moment, Reply, Standing, StoreTime, Token, Validity};
+use crate::{
+    Arrival, Backoff, Capacity, Moment, Push, Reply, Standing, StoreTime, Token, Validity,
+};
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
 /// expire, and decides which pushes to trust.
@@ -33,7 +35,7 @@ pub(super) struct Waiter {
     /// A claim that it was behind, and that holds no more, or is not known.
     ended: Option<Arrival>,
     /// A grant that was pushed on another epoch than that of the last answer.
-    kept: Option<Box<Pushed>>,
+    kept: Option<Box<Push>>,
     /// The connection was lost while a request was under way: its answer says
     /// nothing about the connection that came after.
     ask_again: bool,
@@ -49,16 +51,6 @@ pub(super) struct Waiter {
     backoff: Backoff,
     /// The last answer about it.
     pub(super) answered: LastAnswer,
-}
-
-/// A grant, as a push tells of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Pushed {
-    pub(super) epoch: u64,
-    pub(super) arrival: Arrival,
-    pub(super) token: Token,
-    pub(super) behind: Option<Arrival>,
-    pub(super) at: StoreTime,
 }
 
 /// Where it stands in the queue.
@@ -199,8 +191,10 @@ impl Waiter {
             self.due = now;
         }
         // One of before this answer is not of the place that it tells of.
-        if let Some(pushed) = self.kept.take().filter(|kept| kept.at >= at) {
-            self.handle_granted(*pushed);
+        if let Some(pushed) = self.kept.take()
+            && matches!(*pushed, Push::Granted { at: then, .. } if then >= at)
+        {
+            self.handle_granted(&pushed);
         }
         if std::mem::take(&mut self.stale)
             && let Some(place) = &mut self.place
@@ -228,21 +222,24 @@ impl Waiter {
     ///
     /// A push can overtake the answer that makes it count, since answers are
     /// handed to their tasks and pushes are not: it is kept until then.
-    pub(super) fn handle_granted(&mut self, pushed: Pushed) {
-        let Some(place) = self.place.as_mut().filter(|_| self.outcome.is_none()) else {
-            return;
-        };
-        let Pushed { arrival, token, .. } = pushed;
-        if place.arrival != arrival {
-            return;
-        }
-        if pushed.epoch == place.epoch {
-            match pushed.behind {
-                None => self.grant(arrival, token),
-                Some(behind) => place.follows = Some((token, behind)),
+    pub(super) fn handle_granted(&mut self, pushed: &Push) {
+        if let Some(place) = self.place.as_mut().filter(|_| self.outcome.is_none())
+            && let &Push::Granted {
+                epoch,
+                arrival,
+                token,
+                behind,
+                ..
+            } = pushed
+            && arrival == place.arrival
+        {
+            if epoch != place.epoch {
+                self.kept = self.in_flight.map(|_| Box::new(pushed.clone()));
+            } else if let Some(behind) = behind {
+                place.follows = Some((token, behind));
+            } else {
+                self.grant(arrival, token);
             }
-        } else if self.in_flight() {
-            self.kept = Some(Box::new(pushed));
         }
     }
 

@@ -2,9 +2,12 @@ use std::time::Duration;
 
 use super::{DEADLINES, WAITER, at, heard, place, terms};
 use crate::machine::types::{Granted, Request};
-use crate::machine::waiter::{Pushed, Waiter};
+use crate::machine::waiter::Waiter;
 use crate::machine::{Deadlines, End, Failure, Response};
-use crate::{Arrival, Capacity, Moment, Reply, Standing, StoreTime, Token, drift_allowance};
+use crate::{
+    Arrival, Capacity, ClaimId, Key, Moment, Proof, Push, Reply, Standing, StoreTime, Token,
+    drift_allowance,
+};
 
 const RENEW: Request = Request::Renew(WAITER);
 
@@ -56,13 +59,15 @@ fn valid_from(sent: u64) -> Moment {
     at(sent) + WAITER.saturating_sub(drift_allowance(WAITER))
 }
 
-fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Pushed {
-    Pushed {
+fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Push {
+    Push::Granted {
         epoch,
+        key: Key::new("k").unwrap(),
         arrival,
         token: Token(70),
         behind: None,
         at,
+        proof: Proof::of(&ClaimId::from_random(1), "proved before"),
     }
 }
 
@@ -128,7 +133,7 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         let mut waiter = waiting(1, 60_000, None);
         waiter.handle_reset(at(20));
         assert_eq!(waiter.poll_transmit(at(20)), Some(RENEW));
-        waiter.handle_granted(pushed(4, Arrival(7), STORE));
+        waiter.handle_granted(&pushed(4, Arrival(7), STORE));
         assert_eq!(waiter.outcome(), None, "no answer on its epoch yet");
         renewed(&mut waiter, 30, 20, answer_epoch, standing(1, 60_000));
         waiter.outcome().is_some()
@@ -171,15 +176,15 @@ fn a_grant_counts_from_the_sending() {
 #[test]
 fn a_push_counts_for_its_epoch_and_arrival_only() {
     let mut waiter = waiter(None);
-    waiter.handle_granted(pushed(3, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "before the first answer");
     for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
         let mut waiter = waiting(1, 100, None);
-        waiter.handle_granted(pushed(epoch, Arrival(arrival), STORE));
+        waiter.handle_granted(&pushed(epoch, Arrival(arrival), STORE));
         assert_eq!(waiter.outcome(), None, "{epoch} {arrival}");
     }
     let mut waiter = waiting(1, 100, None);
-    waiter.handle_granted(pushed(3, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(3, Arrival(7), STORE));
     let granted = granted(&waiter);
     assert_eq!(granted.validity.until(), valid_from(0));
     assert_eq!(granted.confirm_at, Some(at(3_000)));
@@ -189,13 +194,13 @@ fn a_push_counts_for_its_epoch_and_arrival_only() {
 fn the_epoch_of_the_last_answer_counts() {
     let mut waiter = waiting(1, 1_000, None);
     waiter.handle_reset(at(50));
-    waiter.handle_granted(pushed(4, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(4, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     renewed(&mut waiter, 60, 50, 4, standing(1, 900));
-    waiter.handle_granted(pushed(3, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None, "the old one is over");
-    waiter.handle_granted(pushed(4, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(4, Arrival(7), STORE));
     assert!(matches!(waiter.outcome(), Some(Ok(_))));
 }
 
@@ -206,7 +211,7 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         let mut waiter = waiting(1, 1_000, None);
         waiter.handle_reset(at(50));
         assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
-        waiter.handle_granted(pushed(4, Arrival(7), of));
+        waiter.handle_granted(&pushed(4, Arrival(7), of));
         let later = STORE + ms(60);
         waiter.handle_reply(at(60), at(50), RENEW, &answer(4, standing(1, 900), later));
         assert_eq!(waiter.outcome().is_some(), believed);
@@ -238,7 +243,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     standing.arrival = Arrival(9);
     renewed(&mut waiter, 3_010, 3_000, 3, Reply::Standing(standing));
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
-    waiter.handle_granted(pushed(3, Arrival(7), STORE));
+    waiter.handle_granted(&pushed(3, Arrival(7), STORE));
     assert_eq!(waiter.outcome(), None);
 }
 

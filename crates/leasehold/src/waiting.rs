@@ -78,10 +78,9 @@ impl LockOptions {
         self
     }
 
-    /// Its checks for deadlocks: a claim that does not wait is in none.
+    /// Its checks for deadlocks. A claim that does not wait has none.
     fn checks(&self) -> impl Iterator<Item = &DeadlockCheck> {
-        let checks = [&self.hears, &self.gives_up].into_iter().flatten();
-        checks.filter(move |_| self.wait != Wait::No)
+        [&self.hears, &self.gives_up].into_iter().flatten()
     }
 
     /// Refuses what cannot be asked for, or checked.

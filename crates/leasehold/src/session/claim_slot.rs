@@ -36,8 +36,9 @@ pub(crate) struct ClaimSlot {
 
 #[derive(Debug)]
 struct Seen {
-    /// Its phase, the state of its lease, and its position.
-    shown: (Phase, Option<LeaseState>, u64),
+    /// Its phase, and the state of its lease.
+    shown: (Phase, Option<LeaseState>),
+    position: u64,
     loss_at_end: Option<Loss>,
     facts: Facts,
     /// The span of the acquisition, until that is over: a span ends with its last handle.
@@ -91,7 +92,8 @@ impl ClaimSlot {
             valid_until: AtomicU64::new(0),
             token: AtomicU64::new(0),
             seen: Mutex::new(Seen {
-                shown: (Phase::Over, None, 0),
+                shown: (Phase::Over, None),
+                position: 0,
                 loss_at_end: None,
                 facts: Facts::default(),
                 acquisition: (!acquisition.is_none()).then(|| Box::new(acquisition)),
@@ -127,13 +129,14 @@ impl ClaimSlot {
             self.token.fetch_max(token.get(), Ordering::AcqRel);
         }
         let position = claim.position().filter(|_| self.tells_position);
-        let position = position.unwrap_or(seen.shown.2);
-        let is = (claim.phase(), claim.state(), position);
+        let position = position.unwrap_or(seen.position);
+        let moves = std::mem::replace(&mut seen.position, position) != position;
+        let is = (claim.phase(), claim.state());
         let was = std::mem::replace(&mut seen.shown, is);
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
         // Without trouble, a caller has cancelled a renewal: no fact, unless the next one fails.
-        let fails = (Phase::Held, Some(LeaseState::Unknown)) == (is.0, is.1);
+        let fails = is == (Phase::Held, Some(LeaseState::Unknown));
         if !fails || seen.trouble.is_some() {
             seen.facts.look(claim, now, |fact| {
                 let span = acquisition.as_deref().cloned();
@@ -143,7 +146,7 @@ impl ClaimSlot {
                 tell(fact, span.unwrap_or_else(Span::none));
             });
         }
-        if is != was || wakes {
+        if is != was || moves || wakes {
             self.changed.notify_waiters();
         }
         was.0
@@ -274,8 +277,8 @@ impl ClaimSlot {
     /// Waits until a claim has another position in the queue than `known`. `None`: it does not
     /// stand there any more.
     pub(super) async fn moved(&self, known: u64) -> Option<u64> {
-        self.wait_for(|seen| match seen.shown {
-            (Phase::Waiting, _, position) => (position != known).then_some(Some(position)),
+        self.wait_for(|seen| match seen.shown.0 {
+            Phase::Waiting => (seen.position != known).then_some(Some(seen.position)),
             _ => Some(None),
         })
         .await

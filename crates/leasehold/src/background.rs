@@ -259,11 +259,6 @@ pub(crate) fn drives() -> bool {
     DRIVES.get() || IN_BACKGROUND.get()
 }
 
-/// Whether this is a blocking call in a callback of another.
-pub(crate) fn is_nested() -> bool {
-    drives() && held_up().is_some()
-}
-
 /// The runtime in which this thread makes a blocking call, if it may be the only thread
 /// of that.
 pub(crate) fn held_up() -> Option<Id> {

@@ -204,13 +204,8 @@ impl Observers {
         });
     }
 
-    /// Reports that there is another connection.
-    pub(crate) fn reconnected(&self) {
-        self.each(|observer| observer.reconnected());
-    }
-
     /// Calls each observer. A panic ends that call only; the panic hook has reported it.
-    fn each(&self, tell: impl Fn(&dyn Observer)) {
+    pub(crate) fn each(&self, tell: impl Fn(&dyn Observer)) {
         for observer in &self.0 {
             catch_unwind(AssertUnwindSafe(|| tell(&**observer))).ok();
         }

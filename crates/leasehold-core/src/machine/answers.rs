@@ -218,7 +218,7 @@ impl ClaimMachine {
             Stage::Waiting(waiter) => {
                 let known = waiter.position().map(|(arrival, _)| arrival);
                 let in_flight = waiter.in_flight();
-                match waiter.outcome() {
+                match waiter.outcome {
                     Some(Ok(granted)) => self.begin_to_hold(granted, in_flight, now),
                     Some(Err(end)) => {
                         let nothing_left = match end {

@@ -166,7 +166,11 @@ impl ClaimMachine {
             // renewal does without.
             change.due = now;
         } else {
-            change.try_again(now);
+            // It was not answered, or not acknowledged.
+            change.due = now + change.pauses.pause();
+            if change.due >= change.until {
+                change.outcome = Some(Changed::Unanswered);
+            }
         }
     }
 }

@@ -284,7 +284,9 @@ impl<T> KeyMachine<T> {
             self.claims[at].claim.handle_push(now, push);
             self.settle(at, now);
         } else if self.claims.iter().any(|it| it.phase == Phase::Asking) {
-            self.remembered.get_or_insert_default().keep_push(push);
+            let early = &mut self.remembered.get_or_insert_default().early;
+            early.truncate(EARLY_PUSHES - 1);
+            early.push_front(push.clone());
         }
     }
 

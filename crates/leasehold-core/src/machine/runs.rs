@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::claim::ClaimMachine;
 use super::types::{LeaseState, Phase, RunNews};
-use super::{EARLY_PUSHES, Entry, KeyMachine};
+use super::{Entry, KeyMachine};
 use crate::{Arrival, Moment, Push, Token};
 
 /// How many claims that have left are remembered to have been passed on.
@@ -43,11 +43,6 @@ pub(super) struct Remembered {
 }
 
 impl Remembered {
-    pub(super) fn keep_push(&mut self, push: &Push) {
-        self.early.truncate(EARLY_PUSHES - 1);
-        self.early.push_front(push.clone());
-    }
-
     /// Those that name this arrival number, in the order in which they came.
     pub(super) fn take_pushes(&mut self, arrival: Arrival) -> Vec<Push> {
         let (named, others) = std::mem::take(&mut self.early)
@@ -132,13 +127,12 @@ impl<T> KeyMachine<T> {
     /// What is to be said to a claim that is behind this one now.
     fn news_of(&self, ahead: Arrival) -> Option<RunNews> {
         // A run grows at its end.
-        let claims = self.claims.iter().rev();
-        let mut named = claims.filter(|it| it.arrival == Some(ahead));
+        let mut claims = self.claims.iter().rev();
+        let known = claims.find(|it| it.arrival == Some(ahead) && it.phase != Phase::Over);
         let gone = || {
             let passed = &self.remembered.as_ref()?.passed;
             passed.iter().find(|(own, _)| *own == ahead).map(|it| it.1)
         };
-        let known = named.find(|entry| entry.phase != Phase::Over);
         match known.map(|entry| (entry.phase, entry.run)) {
             Some((_, Run::Passed(token))) => Some(RunNews::Turn(ahead, token)),
             Some((_, Run::Lost)) => Some(RunNews::Ended(ahead)),
@@ -150,24 +144,19 @@ impl<T> KeyMachine<T> {
     /// Of claims that were behind what nobody knew: that it is known now, since this claim has
     /// changed, or that it cannot be any more, since every claim of this client has been answered.
     fn find_astray(&mut self, changed: usize, now: Moment) {
-        let stands = |of: &Entry<T>, ahead| of.stands() && of.arrival == Some(ahead);
         if self.passing > 0 && !self.claims[changed].stands() {
             return;
         }
         for at in 0..self.claims.len() {
             let entry = &self.claims[at];
-            let Run::Behind(ahead) = entry.run else {
+            let (true, Run::Behind(ahead)) = (entry.astray, entry.run) else {
                 continue;
             };
-            if !entry.astray {
-                continue;
-            }
-            let news = if stands(&self.claims[changed], ahead) {
+            let is_ahead = |of: &Entry<T>| of.stands() && of.arrival == Some(ahead);
+            let news = if self.claims.iter().any(is_ahead) {
                 RunNews::Known
             } else if self.passing > 0 {
                 continue;
-            } else if self.claims.iter().any(|of| stands(of, ahead)) {
-                RunNews::Known
             } else {
                 RunNews::Ended(ahead)
             };

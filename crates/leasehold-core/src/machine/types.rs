@@ -455,13 +455,4 @@ impl Changing {
     pub(super) fn due(&self) -> Option<Moment> {
         (!self.in_flight && self.outcome.is_none()).then_some(self.due)
     }
-
-    /// Repeats a request that was not answered or not acknowledged, if there is time.
-    pub(super) fn try_again(&mut self, now: Moment) {
-        let due = now + self.pauses.pause();
-        if due >= self.until {
-            self.outcome = Some(Changed::Unanswered);
-        }
-        self.due = due;
-    }
 }

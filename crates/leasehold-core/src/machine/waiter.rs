@@ -25,7 +25,8 @@ pub(super) struct Waiter {
     patience: Duration,
     /// Once it is answered.
     place: Option<Place>,
-    outcome: Option<Result<Granted, End>>,
+    /// How it ended, once it has: the key is ours, or why not.
+    pub(super) outcome: Option<Result<Granted, End>>,
     /// When the request was sent that is under way.
     in_flight: Option<Moment>,
     /// Whether a request has been answered, or has failed.
@@ -87,11 +88,6 @@ impl Waiter {
             backoff: Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1, deadlines.seed),
             answered: LastAnswer::default(),
         }
-    }
-
-    /// How it ended, once it has: the key is ours, or why not.
-    pub(super) fn outcome(&self) -> Option<Result<Granted, End>> {
-        self.outcome
     }
 
     /// The place in the queue, once known; an upper bound, 1 is next.

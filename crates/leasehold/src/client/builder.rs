@@ -9,6 +9,7 @@ use leasehold_store::{debug, setters};
 
 use super::Client;
 use crate::access::{Access, CredentialsProvider, TlsOptions};
+use crate::background::{drives, held_up};
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::ids::ClaimIds;
 use crate::observe::{Observer, Observers};
@@ -228,10 +229,10 @@ impl Source {
 
 /// The runtime in which this is called; not in a callback of a blocking call, whose thread drives that.
 fn check_caller() -> Result<Runtime, StoreError> {
-    match crate::background::is_nested() {
-        true => Err(would_block().with_hint("connect before, or on another thread")),
-        false => check_runtime(),
+    if drives() && held_up().is_some() {
+        return Err(would_block().with_hint("connect before, or on another thread"));
     }
+    check_runtime()
 }
 
 /// How much longer opening a store may take, to say what has kept it.

@@ -180,11 +180,6 @@ impl Session {
         next_due.is_none() && !self.is_watching()
     }
 
-    /// Whether there is a waiter or a watcher, so that the inbox must be open.
-    fn has_listeners(&self) -> bool {
-        self.keys.waiting.load(Ordering::SeqCst) > 0 || self.is_watching()
-    }
-
     fn is_watching(&self) -> bool {
         let watching = self.keys.watching.load(Ordering::SeqCst) > 0;
         watching && !self.shutdown.releases.load(Ordering::SeqCst)
@@ -225,7 +220,7 @@ impl Session {
 impl PushSink for Session {
     fn push(&self, push: Push) {
         if let Push::Reset = push {
-            self.events.observers.reconnected();
+            self.events.observers.each(|observer| observer.reconnected());
         }
         let homes = match (&push, push.claim()) {
             (Push::Changed { key }, _) | (_, Some((key, _))) => {

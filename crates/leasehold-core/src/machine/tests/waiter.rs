@@ -48,7 +48,7 @@ fn renewed(waiter: &mut Waiter, now: u64, sent: u64, epoch: u64, reply: Reply) {
 
 #[track_caller]
 fn granted(waiter: &Waiter) -> Granted {
-    match waiter.outcome() {
+    match waiter.outcome {
         Some(Ok(granted)) => granted,
         other => panic!("{other:?}"),
     }
@@ -134,9 +134,9 @@ fn a_push_that_overtakes_its_answer_is_kept() {
         waiter.handle_reset(at(20));
         assert_eq!(waiter.poll_transmit(at(20)), Some(RENEW));
         waiter.handle_granted(&pushed(4, Arrival(7), STORE));
-        assert_eq!(waiter.outcome(), None, "no answer on its epoch yet");
+        assert_eq!(waiter.outcome, None, "no answer on its epoch yet");
         renewed(&mut waiter, 30, 20, answer_epoch, standing(1, 60_000));
-        waiter.outcome().is_some()
+        waiter.outcome.is_some()
     };
     assert!(overtaken(4));
     assert!(!overtaken(3), "another epoch");
@@ -177,11 +177,11 @@ fn a_grant_counts_from_the_sending() {
 fn a_push_counts_for_its_epoch_and_arrival_only() {
     let mut waiter = waiter(None);
     waiter.handle_granted(&pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.outcome(), None, "before the first answer");
+    assert_eq!(waiter.outcome, None, "before the first answer");
     for (epoch, arrival) in [(2, 7), (4, 7), (3, 6), (3, 8)] {
         let mut waiter = waiting(1, 100, None);
         waiter.handle_granted(&pushed(epoch, Arrival(arrival), STORE));
-        assert_eq!(waiter.outcome(), None, "{epoch} {arrival}");
+        assert_eq!(waiter.outcome, None, "{epoch} {arrival}");
     }
     let mut waiter = waiting(1, 100, None);
     waiter.handle_granted(&pushed(3, Arrival(7), STORE));
@@ -195,13 +195,13 @@ fn the_epoch_of_the_last_answer_counts() {
     let mut waiter = waiting(1, 1_000, None);
     waiter.handle_reset(at(50));
     waiter.handle_granted(&pushed(4, Arrival(7), STORE));
-    assert_eq!(waiter.outcome(), None, "not before an answer on it");
+    assert_eq!(waiter.outcome, None, "not before an answer on it");
     assert!(waiter.poll_transmit(at(50)).is_some(), "asks at once");
     renewed(&mut waiter, 60, 50, 4, standing(1, 900));
     waiter.handle_granted(&pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.outcome(), None, "the old one is over");
+    assert_eq!(waiter.outcome, None, "the old one is over");
     waiter.handle_granted(&pushed(4, Arrival(7), STORE));
-    assert!(matches!(waiter.outcome(), Some(Ok(_))));
+    assert!(matches!(waiter.outcome, Some(Ok(_))));
 }
 
 /// A server that has lost the grant says that the claim waits: the push is of the past.
@@ -214,7 +214,7 @@ fn a_push_of_before_the_answer_is_not_kept_for_it() {
         waiter.handle_granted(&pushed(4, Arrival(7), of));
         let later = STORE + ms(60);
         waiter.handle_reply(at(60), at(50), RENEW, &answer(4, standing(1, 900), later));
-        assert_eq!(waiter.outcome().is_some(), believed);
+        assert_eq!(waiter.outcome.is_some(), believed);
     }
 }
 
@@ -244,7 +244,7 @@ fn what_an_older_claim_of_the_id_allowed_is_forgotten() {
     renewed(&mut waiter, 3_010, 3_000, 3, Reply::Standing(standing));
     assert_eq!(waiter.position(), Some((Arrival(9), 2)));
     waiter.handle_granted(&pushed(3, Arrival(7), STORE));
-    assert_eq!(waiter.outcome(), None);
+    assert_eq!(waiter.outcome, None);
 }
 
 #[test]
@@ -262,12 +262,12 @@ fn gives_up_on_time_whatever_is_under_way() {
     let mut waiter = waiting(1, 9_000, Some(at(700)));
     assert_eq!(waiter.poll_timeout(), Some(at(700)));
     waiter.handle_timeout(at(699));
-    assert_eq!(waiter.outcome(), None, "an early call is nothing");
+    assert_eq!(waiter.outcome, None, "an early call is nothing");
     waiter.handle_timeout(at(700));
-    assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
+    assert_eq!(waiter.outcome, Some(Err(End::TimedOut)));
     assert_eq!(waiter.poll_transmit(at(9_999)), None);
     renewed(&mut waiter, 701, 690, 3, standing(0, 0));
-    assert_eq!(waiter.outcome(), Some(Err(End::TimedOut)));
+    assert_eq!(waiter.outcome, Some(Err(End::TimedOut)));
 }
 
 /// That its time is over says that others have the key only while the store answers.
@@ -299,13 +299,13 @@ fn a_store_that_has_not_answered_is_no_time_out() {
         let mut waiter = waiting(1, 9_000, Some(at(1_000)));
         before(&mut waiter);
         waiter.handle_timeout(at(1_000));
-        assert_eq!(waiter.outcome(), Some(Err(expected)), "{why}");
+        assert_eq!(waiter.outcome, Some(Err(expected)), "{why}");
     }
     let mut asking = waiter(Some(at(1_000)));
     assert!(asking.poll_transmit(at(0)).is_some());
     asking.handle_failure(at(1_000), Failure::Unanswered);
     asking.handle_timeout(at(1_000));
-    assert_eq!(asking.outcome(), Some(Err(Unreachable)), "no place");
+    assert_eq!(asking.outcome, Some(Err(Unreachable)), "no place");
 }
 
 #[test]
@@ -314,14 +314,14 @@ fn is_patient_while_it_has_a_place() {
     assert!(asking.poll_transmit(at(0)).is_some());
     assert_eq!(asking.poll_timeout(), Some(at(2_000)));
     asking.handle_timeout(at(2_000));
-    assert_eq!(asking.outcome(), Some(Err(End::Unreachable)));
+    assert_eq!(asking.outcome, Some(Err(End::Unreachable)));
 
     let mut waiter = waiting(1, 9_000, None);
     assert!(waiter.poll_transmit(at(3_000)).is_some());
     let end = at(3_000) + WAITER;
     assert_eq!(waiter.poll_timeout(), Some(end), "nothing else matters");
     waiter.handle_timeout(end);
-    assert_eq!(waiter.outcome(), Some(Err(End::Unreachable)));
+    assert_eq!(waiter.outcome, Some(Err(End::Unreachable)));
 }
 
 /// A process that was stopped has not asked: the store has been silent for no time.
@@ -330,7 +330,7 @@ fn a_pause_of_the_client_is_no_silence_of_the_store() {
     let mut waiter = waiting(1, 9_000, None);
     let late = at(10) + 10 * WAITER;
     waiter.handle_timeout(late);
-    assert_eq!(waiter.outcome(), None);
+    assert_eq!(waiter.outcome, None);
     assert_eq!(waiter.poll_transmit(late), Some(RENEW));
     assert_eq!(waiter.poll_timeout(), Some(late + WAITER));
     waiter.handle_reply(late, late, RENEW, &answer(3, standing(2, 9_000), STORE));
@@ -341,7 +341,7 @@ fn a_pause_of_the_client_is_no_silence_of_the_store() {
 fn asks_again_with_growing_pauses() {
     let mut waiter = waiting(1, 0, None);
     let mut tries = 0;
-    while waiter.outcome().is_none() && tries < 1_000 {
+    while waiter.outcome.is_none() && tries < 1_000 {
         let now = waiter.poll_timeout().unwrap();
         waiter.handle_timeout(now);
         if waiter.poll_transmit(now).is_some() {
@@ -369,7 +369,7 @@ fn definite_answers_end_it() {
         let mut waiter = waiter(None);
         assert!(waiter.poll_transmit(at(0)).is_some());
         waiter.handle_reply(at(5), at(0), Request::Claim, &answer(1, reply, STORE));
-        assert_eq!(waiter.outcome(), Some(Err(verdict)));
+        assert_eq!(waiter.outcome, Some(Err(verdict)));
         assert_eq!(waiter.poll_timeout(), None);
     }
 }

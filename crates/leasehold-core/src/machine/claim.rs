@@ -13,8 +13,8 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, Request,
-    RequestKind, Terms, Transmit,
+    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, RequestKind,
+    Terms, Transmit,
 };
 use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
@@ -318,17 +318,21 @@ impl ClaimMachine {
         if let Some(change) = self.poll_change(now) {
             return Some(change);
         }
-        let (command, errand, limit) = match &mut self.stage {
+        let send = |command, errand, limit| Transmit {
+            command,
+            sent: now,
+            limit,
+            errand,
+        };
+        let limit = self.request_limit();
+        let (ttl, confirms) = match &mut self.stage {
             Stage::Waiting(waiter) => match waiter.poll_transmit(now)? {
-                Request::Claim => {
+                None => {
                     self.sends = self.sends.saturating_add(1);
                     let end = waiter.poll_timeout().unwrap_or(now);
-                    (self.ask.clone()?, RequestKind::Ask, end.since(now))
+                    return Some(send(self.ask.clone()?, RequestKind::Ask, end.since(now)));
                 }
-                Request::Renew(ttl) => {
-                    let renew = Command::Renew(self.identity.renew(ttl, false));
-                    (Arc::new(renew), RequestKind::Beat, self.request_limit())
-                }
+                Some(ttl) => (ttl, false),
             },
             Stage::Held(renewal) => {
                 let ttl = renewal.poll_transmit(now)?;
@@ -339,21 +343,15 @@ impl ClaimMachine {
                     self.identity.rotate(to);
                 }
                 let confirms = self.terms.acknowledges == Acknowledges::GrantsAndRenewals;
-                let renew = Command::Renew(self.identity.renew(ttl, confirms));
-                (Arc::new(renew), RequestKind::Beat, self.request_limit())
+                (ttl, confirms)
             }
             Stage::Leaving(leaving) => {
-                let command = leaving.poll_transmit(now)?;
-                (command, RequestKind::Leave, self.request_limit())
+                return Some(send(leaving.poll_transmit(now)?, RequestKind::Leave, limit));
             }
             Stage::Over => return None,
         };
-        Some(Transmit {
-            command,
-            sent: now,
-            limit,
-            errand,
-        })
+        let renew = Command::Renew(self.identity.renew(ttl, confirms));
+        Some(send(Arc::new(renew), RequestKind::Beat, limit))
     }
 
     pub(super) fn request_limit(&self) -> Duration {

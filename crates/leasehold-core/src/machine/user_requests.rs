@@ -42,39 +42,35 @@ impl ClaimMachine {
             RenewalPolicy::Manual | RenewalPolicy::Fixed => self.terms.ttl * 9 / 10,
         };
         let is_short = renewal.validity().remaining(now) < margin;
-        match self.handing {
-            _ if is_lost => {
-                self.end_as(End::Late, false, now);
-                Poll::Ready(Err(End::Late))
-            }
+        let end = match self.handing {
+            _ if is_lost => End::Late,
             Handing::Unconfirmed => {
                 self.handing = Handing::Confirming(self.aim(Aim::Confirm, now));
-                Poll::Pending
+                return Poll::Pending;
             }
             Handing::Confirming(id) => match self.outcome(id) {
-                None => Poll::Pending,
+                None => return Poll::Pending,
                 Some(Changed::Done) => {
                     self.handing = Handing::Fresh;
-                    self.collect(now)
+                    return self.collect(now);
                 }
-                Some(_) => {
-                    self.end_as(End::Unacknowledged, false, now);
-                    Poll::Ready(Err(End::Unacknowledged))
-                }
+                Some(_) => End::Unacknowledged,
             },
             Handing::Fresh if is_short => {
                 self.handing = Handing::Topping(self.aim(Aim::TopUp, now));
-                Poll::Pending
+                return Poll::Pending;
             }
-            Handing::Topping(id) => match self.outcome(id) {
-                None => Poll::Pending,
-                Some(_) => {
-                    self.handing = Handing::Topped;
-                    self.collect(now)
+            Handing::Topping(id) => {
+                if self.outcome(id).is_none() {
+                    return Poll::Pending;
                 }
-            },
-            Handing::Fresh | Handing::Topped => Poll::Ready(Ok(())),
-        }
+                self.handing = Handing::Topped;
+                return self.collect(now);
+            }
+            Handing::Fresh | Handing::Topped => return Poll::Ready(Ok(())),
+        };
+        self.end_as(end, false, now);
+        Poll::Ready(Err(end))
     }
 
     /// Handles that its caller waits no longer for a grant, or for the answer to its withdrawal:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_core::{
-    Adopt, ClaimId, Deadlines, End, GRACE, Key, Moment, Phase, Rejoining, Rotate,
+    Adopt, ClaimId, ClaimMachine, Deadlines, End, GRACE, Key, Moment, Phase, Rejoining, Rotate,
 };
 use tracing::Instrument as _;
 
@@ -190,7 +190,8 @@ impl ClaimHandle {
     ) -> Outcome<()> {
         loop {
             let limit = deadlines.stop.map(|stop| stop.since(clock::now()));
-            let collected = self.drive(limit, |claim, now| {
+            let begin = |_: &mut ClaimMachine, _| None;
+            let collected = self.drive(limit, begin, |claim, now, _, _| {
                 if deadlines.left(now).is_zero() {
                     claim.give_up(now);
                 }

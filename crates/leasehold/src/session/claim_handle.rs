@@ -96,83 +96,40 @@ impl ClaimHandle {
         changed.expect("a claim with a handle")
     }
 
-    /// Sends the claim's requests, in this task, until `done` returns a value. `done` is checked
-    /// again after `limit` at the latest.
+    /// Sends the claim's requests, in this task, until `done` returns a value. `begin` is called
+    /// once before: it may request a change. `done` hears of that change, and whether `limit` is
+    /// over: it is called again at that time at the latest.
     ///
     /// Dropping the future leaves the rest to the client's driver.
     pub(super) async fn drive<T>(
         &self,
         limit: Option<Duration>,
-        mut done: impl FnMut(&mut ClaimMachine, Moment) -> Option<T>,
+        begin: impl FnOnce(&mut ClaimMachine, Moment) -> Option<ChangeId>,
+        mut done: impl FnMut(&mut ClaimMachine, Moment, Option<ChangeId>, bool) -> Option<T>,
     ) -> T {
         let _elsewhere = Elsewhere::wait(&self.session.runtime);
         let mut driving = Driving {
             handle: self,
+            until: None,
+            change: None,
             sending: None,
             over: false,
         };
-        let (mut began, mut answered) = (None, None);
+        let (mut begin, mut answered) = (Some(begin), None);
         loop {
             // From before the look on, so that no change falls between.
             let changed = self.slot.changed();
-            match self.step(answered.take(), began.is_none(), &mut done) {
-                Step::Done(result) => {
-                    driving.over = true;
-                    return result;
-                }
+            match driving.step(limit, answered.take(), begin.take(), &mut done) {
+                Step::Done(result) => return result,
                 Step::Send(transmit) => {
                     let sending = driving.sending.insert(transmit);
-                    let began = *began.get_or_insert(sending.sent);
-                    if let Some(limit) = limit {
-                        let left = (began + limit).since(sending.sent);
-                        sending.limit = sending.limit.min(left);
-                    }
                     let answer = self.session.carry(&self.home.key, sending).await;
                     answered = driving.sending.take().map(|sent| (sent, answer));
                 }
-                Step::Wait(due) => {
-                    let now = clock::now();
-                    let began = *began.get_or_insert(now);
-                    let late = limit.map(|limit| began + limit);
-                    match due.into_iter().chain(late).min() {
-                        Some(due) => drop(timeout(due.since(now), changed).await),
-                        None => changed.await,
-                    }
-                }
+                Step::Wait(Some(due)) => drop(timeout(due.since(clock::now()), changed).await),
+                Step::Wait(None) => changed.await,
             }
         }
-    }
-
-    fn step<T>(
-        &self,
-        answered: Option<(Transmit, Carried)>,
-        begins: bool,
-        done: &mut impl FnMut(&mut ClaimMachine, Moment) -> Option<T>,
-    ) -> Step<T> {
-        let Self { session, slot, .. } = self;
-        let number = slot.number;
-        // Who only looks need not be woken by that.
-        let own = answered.is_none().then_some(number);
-        session.change(&self.home, own, |machine, now| {
-            if begins {
-                machine.set_driven(now, number, true);
-            }
-            if let Some((sent, answer)) = answered {
-                machine.handle_answer(now, number, &sent, slot.note(&sent, answer));
-            }
-            let step = machine.update(now, number, |claim| {
-                claim.handle_timeout(now);
-                if let Some(result) = done(claim, now) {
-                    return Step::Done(result);
-                }
-                let transmit = claim.poll_transmit(now, || session.ids.next().ok());
-                transmit.map_or_else(|| Step::Wait(claim.poll_timeout()), Step::Send)
-            });
-            if matches!(step, Some(Step::Done(_))) {
-                machine.set_driven(now, number, false);
-            }
-            step.unwrap_or(Step::Wait(None))
-        })
     }
 
     /// Returns the request to send now, to send it together with others.
@@ -215,30 +172,14 @@ impl ClaimHandle {
     /// Requests a change of the lease, and waits for the result. It also sends the first request,
     /// which the client's driver would send otherwise.
     async fn settled(&self, want: impl FnOnce(&mut ClaimMachine, Moment) -> ChangeId) -> Changed {
-        let mut want = Some(want);
-        let mut wanted = Wanted {
-            handle: self,
-            change: None,
-        };
+        let begin = |claim: &mut ClaimMachine, now| Some(want(claim, now));
         // The driver may have sent it and have ended with its runtime: then no answer comes.
         let limit = self.session.settings.operation_timeout + GRACE;
-        let mut begun = None;
-        let changed = self.drive(Some(limit), |claim, now| {
-            if let Some(want) = want.take() {
-                wanted.change = Some(want(claim, now));
-            }
-            let id = wanted.change?;
-            let is_late = now.since(*begun.get_or_insert(now)) >= limit;
-            let changed = claim.changed(id);
-            if changed.is_none() && is_late {
-                claim.drop_change(id);
-                return Some(Changed::Unanswered);
-            }
-            changed
+        let changed = self.drive(Some(limit), begin, |claim, _, change, is_late| {
+            let changed = claim.changed(change?);
+            changed.or_else(|| is_late.then_some(Changed::Unanswered))
         });
-        let changed = changed.await;
-        wanted.change = None;
-        changed
+        changed.await
     }
 
     /// Releases it now. If no answer arrives, or the future is dropped, the release continues in
@@ -249,15 +190,13 @@ impl ClaimHandle {
         self.session.check_caller()?;
         let _under_way = UnderWay::new(&*self.session, |it| &it.under_way);
         let limit = self.session.settings.operation_timeout;
-        let mut begun = None;
-        let released = self.drive(Some(limit), |claim, now| {
-            let begun = *begun.get_or_insert_with(|| {
-                self.slot.give_back(now);
-                claim.release(now);
-                now
-            });
-            let is_over = claim.phase() == Phase::Over;
-            let in_vain = is_over || claim.is_refused() || now.since(begun) >= limit;
+        let begin = |claim: &mut ClaimMachine, now| {
+            self.slot.give_back(now);
+            claim.release(now);
+            None
+        };
+        let released = self.drive(Some(limit), begin, |claim, _, _, is_late| {
+            let in_vain = claim.phase() == Phase::Over || claim.is_refused() || is_late;
             let released = claim.released().map(Some);
             released.or_else(|| in_vain.then_some(None))
         });
@@ -289,11 +228,63 @@ impl Drop for ClaimHandle {
 }
 
 /// A task that drives its claim. If it stops before it is done, its request counts as not
-/// answered.
+/// answered, and nobody waits for its change any more.
 struct Driving<'a> {
     handle: &'a ClaimHandle,
+    /// When its limit is over.
+    until: Option<Moment>,
+    change: Option<ChangeId>,
     sending: Option<Transmit>,
     over: bool,
+}
+
+impl Driving<'_> {
+    fn step<T>(
+        &mut self,
+        limit: Option<Duration>,
+        answered: Option<(Transmit, Carried)>,
+        begin: Option<impl FnOnce(&mut ClaimMachine, Moment) -> Option<ChangeId>>,
+        done: &mut impl FnMut(&mut ClaimMachine, Moment, Option<ChangeId>, bool) -> Option<T>,
+    ) -> Step<T> {
+        let (session, slot) = (&self.handle.session, &self.handle.slot);
+        let number = slot.number;
+        // Who only looks need not be woken by that.
+        let own = answered.is_none().then_some(number);
+        session.change(&self.handle.home, own, |machine, now| {
+            if begin.is_some() {
+                machine.set_driven(now, number, true);
+            }
+            if let Some((sent, answer)) = answered {
+                machine.handle_answer(now, number, &sent, slot.note(&sent, answer));
+            }
+            let step = machine.update(now, number, |claim| {
+                claim.handle_timeout(now);
+                if let Some(begin) = begin {
+                    self.until = limit.map(|limit| now + limit);
+                    self.change = begin(claim, now);
+                }
+                let left = self.until.map_or(Duration::MAX, |until| until.since(now));
+                if let Some(result) = done(claim, now, self.change, left.is_zero()) {
+                    if let Some(change) = self.change {
+                        claim.drop_change(change);
+                    }
+                    return Step::Done(result);
+                }
+                match claim.poll_transmit(now, || session.ids.next().ok()) {
+                    Some(mut transmit) => {
+                        transmit.limit = transmit.limit.min(left);
+                        Step::Send(transmit)
+                    }
+                    None => Step::Wait(claim.poll_timeout().into_iter().chain(self.until).min()),
+                }
+            });
+            if matches!(step, Some(Step::Done(_))) {
+                machine.set_driven(now, number, false);
+                self.over = true;
+            }
+            step.unwrap_or(Step::Wait(None))
+        })
+    }
 }
 
 impl Drop for Driving<'_> {
@@ -311,23 +302,10 @@ impl Drop for Driving<'_> {
                     let unanswered = Err(Failure::Unanswered);
                     machine.handle_answer(now, slot.number, sent, unanswered);
                 }
+                if let Some(change) = self.change {
+                    machine.update(now, slot.number, |claim| claim.drop_change(change));
+                }
             });
-        }
-    }
-}
-
-/// A change for whose result a caller waits.
-struct Wanted<'a> {
-    handle: &'a ClaimHandle,
-    change: Option<ChangeId>,
-}
-
-impl Drop for Wanted<'_> {
-    fn drop(&mut self) {
-        if let Some(change) = self.change
-            && !self.handle.session.is_inherited()
-        {
-            self.handle.with(|claim, _| claim.drop_change(change));
         }
     }
 }

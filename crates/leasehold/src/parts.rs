@@ -302,7 +302,9 @@ impl Lock {
             return Err(Invalid::plain(message));
         }
         let mode = parts.mode;
-        if !same_kind(mode, self.request.mode) {
+        // Held alone, by readers, or with permits.
+        let kind = |mode| (Exclusive::is(mode), Shared::is(mode));
+        if kind(mode) != kind(self.request.mode) {
             return Err(Invalid::new(
                 format!("these are the parts of another kind of lease ({mode})"),
                 "take it over with a lock of that mode",
@@ -334,11 +336,6 @@ impl Lock {
             false => self.with_mode(Mode::new(capacity, parts.mode().weight())),
         }
     }
-}
-
-/// Whether both are held alone, both as readers, or both with permits.
-fn same_kind(one: Mode, other: Mode) -> bool {
-    (Exclusive::is(one), Shared::is(one)) == (Exclusive::is(other), Shared::is(other))
 }
 
 #[cfg(test)]

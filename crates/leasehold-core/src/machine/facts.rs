@@ -66,7 +66,7 @@ pub struct Facts {
     position: u64,
     /// When it was asked for; once it is held, when it was granted.
     since: Moment,
-    held: bool,
+    /// Once it was held.
     state: Option<LeaseState>,
     valid_until: Moment,
     over: bool,
@@ -80,7 +80,6 @@ impl Facts {
             requested: false,
             position: 0,
             since: Moment(0),
-            held: false,
             state: None,
             valid_until: Moment(0),
             over: false,
@@ -101,13 +100,13 @@ impl Facts {
             tell(Fact::Queued { position });
         }
         let waited = now.since(self.since);
-        if life.phase() == Phase::Held && !self.held {
-            (self.held, self.since) = (true, now);
+        if life.phase() == Phase::Held && self.state.is_none() {
+            self.since = now;
             (self.state, self.valid_until) = (life.state(), life.valid_until());
             let token = life.token().unwrap_or_default();
             tell(Fact::Granted { token, waited });
         }
-        if !self.held {
+        if self.state.is_none() {
             if matches!(life.phase(), Phase::Leaving | Phase::Over) && !life.is_withdrawing() {
                 self.over = true;
                 let end = life.end();

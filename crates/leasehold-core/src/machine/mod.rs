@@ -126,15 +126,6 @@ impl<T> Entry<T> {
     fn stands(&self) -> bool {
         matches!(self.phase, Phase::Waiting | Phase::Held)
     }
-
-    /// A task that asks or releases sees to that itself.
-    fn deadline(&self) -> Option<Moment> {
-        if self.drivers > 0 && passes_by(self.phase) {
-            None
-        } else {
-            self.claim.poll_timeout()
-        }
-    }
 }
 
 impl<T> Default for KeyMachine<T> {

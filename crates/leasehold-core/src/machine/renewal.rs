@@ -213,12 +213,6 @@ impl Renewal {
         matches!(self.state, LeaseState::Lost(_))
     }
 
-    /// Ends it for its caller. If its time is over by now, it was lost before.
-    pub(super) fn end(&mut self, now: Moment, loss: Loss) {
-        self.handle_timeout(now);
-        self.lose(loss);
-    }
-
     /// What is lost stays so.
     pub(super) fn lose(&mut self, loss: Loss) {
         if !self.is_lost() {

@@ -106,7 +106,9 @@ impl ClaimMachine {
     /// [`ClaimMachine::forget`].
     pub fn hand_over(&mut self, now: Moment) -> ChangeId {
         if let Stage::Held(renewal) = &mut self.stage {
-            renewal.end(now, Loss::HandedOver);
+            // If its time is over by now, it was lost before.
+            renewal.handle_timeout(now);
+            renewal.lose(Loss::HandedOver);
         }
         self.aim(Aim::Settle, now)
     }
@@ -125,7 +127,10 @@ impl ClaimMachine {
             Stage::Waiting(_) => self.set_leaving(now, reports),
             Stage::Held(renewal) => {
                 renewal.handle_timeout(now);
-                let nothing_left = is_settled(renewal.state());
+                let nothing_left = matches!(
+                    renewal.state(),
+                    LeaseState::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded)
+                );
                 if let Some(loss) = loss {
                     renewal.lose(loss);
                 }
@@ -169,12 +174,4 @@ impl ClaimMachine {
             self.leave(now);
         }
     }
-}
-
-/// Whether nothing of the claim can be left at the store for us to release.
-fn is_settled(state: LeaseState) -> bool {
-    matches!(
-        state,
-        LeaseState::Lost(Loss::Gone | Loss::Revoked | Loss::Superseded)
-    )
 }

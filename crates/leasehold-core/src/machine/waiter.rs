@@ -323,12 +323,9 @@ impl Waiter {
     }
 
     fn unreachable_at(&self) -> Option<Moment> {
-        let patience = match self.place {
-            // Until about then the claim has its place, and the store may come back.
-            Some(_) => self.patience.max(self.waiter_ttl),
-            None => self.patience,
-        };
-        Some(self.silent_since? + patience)
+        // Until about then the claim has its place, and the store may come back.
+        let kept = self.place.map_or(Duration::ZERO, |_| self.waiter_ttl);
+        Some(self.silent_since? + self.patience.max(kept))
     }
 
     fn ask_pause(&self, now: Moment, position: u64) -> Duration {

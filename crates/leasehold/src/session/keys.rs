@@ -60,7 +60,8 @@ enum Listed {
 pub(super) struct Watched {
     /// How many they are. It changes under the lock of the key.
     pub(super) watchers: AtomicUsize,
-    /// Whether the store knows that this client watches.
+    /// Whether the store may know that this client watches. It must be told when nobody does so
+    /// any more.
     pub(super) known: AtomicBool,
     /// The key may have changed.
     pub(super) changed: Notify,

@@ -17,7 +17,7 @@ use super::watch_key::KeyWatcher;
 use super::{Session, random_u64};
 use crate::clock;
 use crate::store::Capabilities;
-use crate::sync::sleep;
+use crate::sync::{Ordering, sleep};
 
 impl Session {
     /// Acquires the key by polling, or fails when the time of the call is over.
@@ -61,8 +61,8 @@ impl Session {
                 }
                 Err(error) => return Err(error),
             };
-            if let Some(watcher) = watcher.as_ref().filter(|_| push) {
-                watcher.enlisted();
+            if watcher.is_some() && push {
+                watched.known.store(true, Ordering::SeqCst);
             }
             // Pauses have no end.
             let pause = pause.unwrap_or(ASK_AFTER_LAPSE);

@@ -48,11 +48,6 @@ impl KeyWatcher {
         }
     }
 
-    /// Notes that the store may know of it. It must be told when there is no watcher any more.
-    pub(super) fn enlisted(&self) {
-        self.watched.known.store(true, Ordering::SeqCst);
-    }
-
     /// A store that grants forgets that its client waits.
     pub(super) fn forgotten(&self) {
         let _no_other_begins = self.home.lock();
@@ -115,7 +110,7 @@ impl KeyWatcher {
         let mut pause = WATCH_LOOK;
         let can = session.store.capabilities();
         if can.push {
-            self.enlisted();
+            self.watched.known.store(true, Ordering::SeqCst);
             match session.ask(session.store.watch(key, WATCH_TTL)).await {
                 // On epoch zero nothing is heard; several servers without a queue have no other.
                 Ok(answer) if answer.epoch == 0 && can.queueing => {}

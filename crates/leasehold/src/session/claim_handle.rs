@@ -246,11 +246,11 @@ impl Driving<'_> {
         begin: Option<impl FnOnce(&mut ClaimMachine, Moment) -> Option<ChangeId>>,
         done: &mut impl FnMut(&mut ClaimMachine, Moment, Option<ChangeId>, bool) -> Option<T>,
     ) -> Step<T> {
-        let (session, slot) = (&self.handle.session, &self.handle.slot);
-        let number = slot.number;
+        let handle = self.handle;
+        let (session, slot, number) = (&handle.session, &handle.slot, handle.slot.number);
         // Who only looks need not be woken by that.
         let own = answered.is_none().then_some(number);
-        session.change(&self.handle.home, own, |machine, now| {
+        session.change(&handle.home, own, |machine, now| {
             if begin.is_some() {
                 machine.set_driven(now, number, true);
             }
@@ -289,21 +289,15 @@ impl Driving<'_> {
 
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
-        let ClaimHandle {
-            session,
-            home,
-            slot,
-            ..
-        } = self.handle;
-        if !self.over && !session.is_inherited() {
-            session.change(home, None, |machine, now| {
-                machine.set_driven(now, slot.number, false);
+        let (handle, number) = (self.handle, self.handle.slot.number);
+        if !self.over && !handle.session.is_inherited() {
+            handle.session.change(&handle.home, None, |machine, now| {
+                machine.set_driven(now, number, false);
                 if let Some(sent) = &self.sending {
-                    let unanswered = Err(Failure::Unanswered);
-                    machine.handle_answer(now, slot.number, sent, unanswered);
+                    machine.handle_answer(now, number, sent, Err(Failure::Unanswered));
                 }
                 if let Some(change) = self.change {
-                    machine.update(now, slot.number, |claim| claim.drop_change(change));
+                    machine.update(now, number, |claim| claim.drop_change(change));
                 }
             });
         }

@@ -4,7 +4,7 @@ use super::claim::{Handing, Stage};
 use super::renewal::Renewal;
 use super::types::{Granted, RequestKind, RunNews};
 use super::{ClaimMachine, End, Failure, Response, Transmit};
-use crate::{Arrival, Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
+use crate::{Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
 
 impl ClaimMachine {
     /// Handles the answer to a request, or its failure.
@@ -143,13 +143,9 @@ impl ClaimMachine {
     /// Handles a push that names this claim's arrival number. Anybody who may use the channels can
     /// have sent it, so a push that begins or ends a hold counts only with a proof.
     pub(super) fn handle_push(&mut self, now: Moment, push: &Push) {
-        if let Some(arrival) = push.arrival() {
-            self.accept_push(now, arrival, push);
-            self.move_on(now);
-        }
-    }
-
-    fn accept_push(&mut self, now: Moment, arrival: Arrival, push: &Push) {
+        let Some(arrival) = push.arrival() else {
+            return;
+        };
         let said = push.proved();
         let proved = said.is_some_and(|(said, proof)| self.identity.proves(&said, proof));
         let mut hinted = || self.hints.ask_at(now);
@@ -175,6 +171,7 @@ impl ClaimMachine {
             (Stage::Held(renewal), Push::Adopted { .. }) => renewal.lose(Loss::Superseded),
             _ => {}
         }
+        self.move_on(now);
     }
 
     /// Handles what is known of the claim directly ahead in its run ([`ClaimMachine::behind`]).

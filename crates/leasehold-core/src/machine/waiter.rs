@@ -40,7 +40,7 @@ pub(super) struct Waiter {
     /// The connection was lost while a request was under way: its answer says
     /// nothing about the connection that came after.
     ask_again: bool,
-    /// What the last answer about this claim allows us to accept_push once granted.
+    /// What the last answer about this claim allows us to rely on once granted.
     basis: Validity,
     renew_at: Moment,
     /// Since when it stands where it does.

@@ -55,10 +55,8 @@ impl ClaimMachine {
     /// Ends all changes of a lost lease.
     pub(super) fn end_changes(&mut self) {
         if matches!(self.state(), Some(LeaseState::Lost(_))) {
-            for change in &mut self.changes {
-                if change.aim != Aim::Settle {
-                    change.outcome.get_or_insert(Changed::Lost);
-                }
+            for change in self.changes.iter_mut().filter(|it| it.aim != Aim::Settle) {
+                change.outcome.get_or_insert(Changed::Lost);
             }
         }
     }

@@ -126,15 +126,11 @@ impl Renewal {
         // Validity ends earlier than the hold by the drift allowance, which
         // depends on the last renewal: one that was all it could ask for, or that
         // reached as far.
-        let allowance = drift_allowance(self.terms.ttl);
-        let reaches = |end: Moment| self.validity.until() + allowance >= end;
-        let asked_for_all = self.due.is_none() || self.hold_until().is_some_and(reaches);
-        if self.is_automatic() && self.hold_until().is_some() && asked_for_all {
-            Loss::MaxHold
-        } else if self.is_automatic() {
-            Loss::Unanswered
-        } else {
-            Loss::Expired
+        let until = self.validity.until() + drift_allowance(self.terms.ttl);
+        match self.hold_until() {
+            _ if !self.is_automatic() => Loss::Expired,
+            Some(end) if self.due.is_none() || until >= end => Loss::MaxHold,
+            _ => Loss::Unanswered,
         }
     }
 
@@ -233,11 +229,9 @@ impl Renewal {
 
     fn next_due(&self, sent: Moment) -> Option<Moment> {
         let reaches = |end| sent + self.terms.ttl >= end;
-        if self.hold_until().is_some_and(reaches) {
-            // The last renewal has asked for all that is left.
-            return None;
-        }
-        renew_at(&self.terms, sent)
+        // Whether the last renewal has asked for all that is left.
+        let is_last = self.hold_until().is_some_and(reaches);
+        renew_at(&self.terms, sent).filter(|_| !is_last)
     }
 }
 

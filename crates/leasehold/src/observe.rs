@@ -157,13 +157,9 @@ impl<F: Fn(&ObservedClaim, Fact) + Send + Sync + 'static> Observer for F {
 
 /// Those who observe a client, beside `tracing`.
 #[derive(Clone, Default)]
-pub(crate) struct Observers(Vec<Arc<dyn Observer>>);
+pub(crate) struct Observers(pub(crate) Vec<Arc<dyn Observer>>);
 
 impl Observers {
-    pub(crate) fn add(&mut self, observer: impl Observer) {
-        self.0.push(Arc::new(observer));
-    }
-
     /// Whether there is an observer for it.
     pub(crate) fn hear(&self, fact: &Fact) -> bool {
         !self.0.is_empty() || level(fact) <= LevelFilter::current()

@@ -96,7 +96,7 @@ setters! { ClientBuilder {
 impl ClientBuilder {
     /// Adds an observer of the client's claims. Several observers are called one after the other.
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observers.add(observer);
+        self.observers.0.push(Arc::new(observer));
         self
     }
 

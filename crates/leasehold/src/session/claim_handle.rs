@@ -16,7 +16,7 @@ use super::{Machine, Session};
 use crate::background::Elsewhere;
 use crate::clock;
 use crate::error::StoreError;
-use crate::sync::timeout;
+use crate::sync::{Ordering, timeout};
 
 /// One claim, owned by its caller. When this is dropped, the claim is released in the background.
 pub(crate) struct ClaimHandle {
@@ -49,7 +49,8 @@ impl ClaimHandle {
         begin: impl FnOnce(&mut Machine, ClaimNumber, Arc<ClaimSlot>, Moment),
     ) -> Self {
         let (home, slot) = session.keys.begin(&request.key, |home, state| {
-            let number = session.keys.number();
+            let number = session.keys.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+            let number = ClaimNumber(number);
             let slot = ClaimSlot::new(number, request.mode, session.process, tells_position);
             let slot = Arc::new(slot);
             begin(&mut state.machine, number, slot.clone(), clock::now());
@@ -139,10 +140,8 @@ impl ClaimHandle {
     pub(super) fn poll_transmit(&self) -> Result<Option<Transmit>, End> {
         self.with(|claim, now| {
             claim.handle_timeout(now);
-            match claim.end() {
-                Some(end) => Err(end),
-                None => Ok(claim.poll_transmit(now, || None)),
-            }
+            let end = claim.end();
+            end.map_or_else(|| Ok(claim.poll_transmit(now, || None)), Err)
         })
     }
 

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use leasehold_core::{ClaimNumber, Key, KeyMachine, Moment};
+use leasehold_core::{Key, KeyMachine, Moment};
 use tokio::sync::Notify;
 
 use super::claim_slot::ClaimSlot;
 use super::poll_queue::PollQueue;
 use super::timing::TOGETHER;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, lock};
 
 /// More than there are cores in most machines.
 const SHARDS: usize = 64;
@@ -86,7 +86,7 @@ pub(super) struct Keys {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     /// How many claims were made.
-    numbers: AtomicU64,
+    pub(super) numbers: AtomicU64,
     /// Claims that wait, and those who watch a key: they want the inbox open.
     pub(super) waiting: AtomicUsize,
     pub(super) watching: AtomicUsize,
@@ -111,11 +111,6 @@ impl Keys {
 
     fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
         lock(&self.shards[number])
-    }
-
-    /// The number of a new claim.
-    pub(super) fn number(&self) -> ClaimNumber {
-        ClaimNumber(self.numbers.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Runs `begin` on the slot of a key, which is made if there is none.

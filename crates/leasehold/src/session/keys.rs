@@ -13,8 +13,8 @@ use leasehold_core::{Key, KeyMachine, Moment};
 use tokio::sync::Notify;
 
 use super::claim_slot::ClaimSlot;
-use super::poll_queue::PollQueue;
 use super::timing::TOGETHER;
+use crate::error::StoreError;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, lock};
 
 /// More than there are cores in most machines.
@@ -65,7 +65,10 @@ pub(super) struct Watched {
     pub(super) known: AtomicBool,
     /// The key may have changed.
     pub(super) changed: Notify,
-    pub(super) queue: PollQueue,
+    /// The one who holds it polls.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// What the last poll has found: when somebody had the key, or why the store could not be asked.
+    pub(super) polled: Mutex<Option<Result<Moment, StoreError>>>,
 }
 
 impl KeySlot {

@@ -23,7 +23,7 @@
 //! - `events`: delivers facts about claims to the observers.
 //! - `request`: the request for a key; `acquire`: acquires it, one claim after the other.
 //! - `acquire_all`: acquires several keys in one step.
-//! - `polling`: polls for a key without a place in the queue; `poll_queue`: whose turn that is.
+//! - `polling`: polls for a key without a place in the queue, one task of a client at a time.
 //! - `watch_key`: reads a key whenever it may have changed, without a claim.
 //! - `shutdown`: closed clients, and how their running operations end.
 //! - `timing`: all time limits and pauses.
@@ -35,7 +35,6 @@ pub(crate) mod claim_slot;
 mod driver;
 mod events;
 mod keys;
-mod poll_queue;
 mod polling;
 pub(crate) mod request;
 pub(crate) mod shutdown;

@@ -8,16 +8,44 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::{Deadlines, End, HintLimit, Retry};
+use leasehold_core::{Deadlines, End, GRACE, HintLimit, Retry};
+use tokio::sync::MutexGuard;
 
 use super::acquire::Outcome;
+use super::keys::Watched;
 use super::request::{AcquireRequest, timed_out};
 use super::timing::{ASK_AFTER_LAPSE, POLLING};
 use super::watch_key::KeyWatcher;
 use super::{Session, random_u64};
 use crate::clock;
+use crate::error::{ErrorKind, StoreError};
 use crate::store::Capabilities;
-use crate::sync::{Ordering, sleep};
+use crate::sync::{Ordering, lock, sleep, timeout};
+
+impl Watched {
+    /// Waits until the task is the first of the client's, which polls until it drops what it gets.
+    /// `None`: its time is over, and whether others have the key, or the store is out of reach,
+    /// shows only if it polls itself.
+    async fn permit(&self, deadlines: Deadlines) -> Result<Option<MutexGuard<'_, ()>>, StoreError> {
+        let limit = deadlines.left_to_wait(clock::now());
+        if let Ok(permit) = timeout(limit, self.turn.lock()).await {
+            return Ok(Some(permit));
+        }
+        match &*lock(&self.polled) {
+            Some(Ok(busy_at)) if clock::now().since(*busy_at) < GRACE => Err(timed_out()),
+            Some(Ok(_)) | None => Ok(None),
+            Some(Err(error)) => Err(error.clone()),
+        }
+    }
+
+    /// Tells those behind what the store has said.
+    fn note(&self, polled: &Outcome) {
+        *lock(&self.polled) = Some(match polled {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Err(error.clone()),
+            _ => Ok(clock::now()),
+        });
+    }
+}
 
 impl Session {
     /// Acquires the key by polling, or fails when the time of the call is over.
@@ -36,7 +64,7 @@ impl Session {
         let watched = watched.unwrap_or_default();
         let _permit = match queueing {
             true => None,
-            false => watched.queue.permit(deadlines).await?,
+            false => watched.permit(deadlines).await?,
         };
         let mut pauses = retry.pauses(random_u64());
         let mut hints = HintLimit::default();
@@ -45,7 +73,7 @@ impl Session {
             let change = watched.changed.notified();
             let polled = self.acquire_in_line(request, deadlines, !queueing, None);
             let polled = polled.await;
-            watched.queue.note(&polled);
+            watched.note(&polled);
             let (busy_for, pause, refused) = match polled {
                 Ok(Err(End::Busy(_))) if queueing => (Duration::MAX, pauses.next(), None),
                 Ok(Err(End::Busy(left))) => (left, pauses.next(), None),

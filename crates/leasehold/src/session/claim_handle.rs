@@ -30,16 +30,6 @@ pub(crate) struct ClaimHandle {
     released: bool,
 }
 
-/// What a task that drives its claim does next.
-enum Step<T> {
-    /// What it waited for has come.
-    Done(T),
-    /// This is to be sent.
-    Send(Transmit),
-    /// Nothing, before this time or a change.
-    Wait(Option<Moment>),
-}
-
 impl ClaimHandle {
     /// A claim that is not asked for yet, as `begin` puts it into the machine of its key.
     pub(super) fn new(
@@ -120,15 +110,17 @@ impl ClaimHandle {
         loop {
             // From before the look on, so that no change falls between.
             let changed = self.slot.changed();
-            match driving.step(limit, answered.take(), begin.take(), &mut done) {
-                Step::Done(result) => return result,
-                Step::Send(transmit) => {
-                    let sending = driving.sending.insert(transmit);
-                    let answer = self.session.carry(&self.home.key, sending).await;
-                    answered = driving.sending.take().map(|sent| (sent, answer));
-                }
-                Step::Wait(Some(due)) => drop(timeout(due.since(clock::now()), changed).await),
-                Step::Wait(None) => changed.await,
+            let due = match driving.step(limit, answered.take(), begin.take(), &mut done) {
+                Ok(result) => return result,
+                Err(due) => due,
+            };
+            if let Some(sending) = &driving.sending {
+                let answer = self.session.carry(&self.home.key, sending).await;
+                answered = driving.sending.take().map(|sent| (sent, answer));
+            } else if let Some(due) = due {
+                timeout(due.since(clock::now()), changed).await.ok();
+            } else {
+                changed.await;
             }
         }
     }
@@ -238,13 +230,15 @@ struct Driving<'a> {
 }
 
 impl Driving<'_> {
+    /// What it waited for has come, or else something is to be sent now, or there is nothing to
+    /// do before that time or a change.
     fn step<T>(
         &mut self,
         limit: Option<Duration>,
         answered: Option<(Transmit, Carried)>,
         begin: Option<impl FnOnce(&mut ClaimMachine, Moment) -> Option<ChangeId>>,
         done: &mut impl FnMut(&mut ClaimMachine, Moment, Option<ChangeId>, bool) -> Option<T>,
-    ) -> Step<T> {
+    ) -> Result<T, Option<Moment>> {
         let handle = self.handle;
         let (session, slot, number) = (&handle.session, &handle.slot, handle.slot.number);
         // Who only looks need not be woken by that.
@@ -267,21 +261,19 @@ impl Driving<'_> {
                     if let Some(change) = self.change {
                         claim.drop_change(change);
                     }
-                    return Step::Done(result);
+                    return Ok(result);
                 }
-                match claim.poll_transmit(now, || session.ids.next().ok()) {
-                    Some(mut transmit) => {
-                        transmit.limit = transmit.limit.min(left);
-                        Step::Send(transmit)
-                    }
-                    None => Step::Wait(claim.poll_timeout().into_iter().chain(self.until).min()),
+                self.sending = claim.poll_transmit(now, || session.ids.next().ok());
+                if let Some(sending) = &mut self.sending {
+                    sending.limit = sending.limit.min(left);
                 }
+                Err(claim.poll_timeout().into_iter().chain(self.until).min())
             });
-            if matches!(step, Some(Step::Done(_))) {
+            if matches!(step, Some(Ok(_))) {
                 machine.set_driven(now, number, false);
                 self.over = true;
             }
-            step.unwrap_or(Step::Wait(None))
+            step.unwrap_or(Err(None))
         })
     }
 }

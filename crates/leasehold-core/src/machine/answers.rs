@@ -2,7 +2,7 @@
 
 use super::claim::{Handing, Stage};
 use super::renewal::Renewal;
-use super::types::{Granted, RequestKind, RunNews};
+use super::types::{RequestKind, RunNews};
 use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
 
@@ -216,7 +216,13 @@ impl ClaimMachine {
                 let known = waiter.position().map(|(arrival, _)| arrival);
                 let in_flight = waiter.in_flight();
                 match waiter.outcome {
-                    Some(Ok(granted)) => self.begin_to_hold(granted, in_flight, now),
+                    Some(Ok(granted)) => {
+                        let terms = self.terms.clone();
+                        let renewal = Renewal::new(now, terms, granted, in_flight, self.seed);
+                        self.stage = Stage::Held(renewal);
+                        self.ask = None;
+                        self.arrival = Some(granted.arrival);
+                    }
                     Some(Err(end)) => {
                         let nothing_left = match end {
                             End::TimedOut | End::Unreachable => false,
@@ -246,13 +252,5 @@ impl ClaimMachine {
             Stage::Held(_) | Stage::Leaving(_) | Stage::Over => {}
         }
         self.end_changes();
-    }
-
-    fn begin_to_hold(&mut self, granted: Granted, in_flight: bool, now: Moment) {
-        let terms = self.terms.clone();
-        let renewal = Renewal::new(now, terms, granted, in_flight, self.seed);
-        self.stage = Stage::Held(renewal);
-        self.ask = None;
-        self.arrival = Some(granted.arrival);
     }
 }

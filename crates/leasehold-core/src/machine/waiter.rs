@@ -171,14 +171,8 @@ impl Waiter {
             Reply::Quarantined { until } => Some(Err(End::Quarantined(until.since(at)))),
             Reply::Mismatch { in_use } => Some(Err(End::Mismatch(*in_use))),
             Reply::Taken => Some(Err(End::Taken)),
-            Reply::Gone
-            | Reply::Superseded
-            | Reply::Absent
-            | Reply::Released { .. }
-            | Reply::Broken { .. }
-            | Reply::Resized
-            | Reply::Outbid { .. }
-            | Reply::Done => Some(Err(End::Gone)),
+            // It is gone, or another has its id; the rest answers no claim.
+            _ => Some(Err(End::Gone)),
         };
         if std::mem::take(&mut self.ask_again) {
             self.due = now;
@@ -238,8 +232,7 @@ impl Waiter {
 
     /// Behind which claim of its client it is granted.
     pub(super) fn behind(&self) -> Option<Arrival> {
-        let (_, behind) = self.place?.follows?;
-        Some(behind)
+        self.place?.follows.map(|(_, behind)| behind)
     }
 
     /// What is known of the claim of its client right ahead.

@@ -141,7 +141,7 @@ impl Session {
 
     /// An acquisition that begins now.
     pub(super) fn acquiring<'a>(&'a self, request: &'a AcquireRequest) -> Acquiring<'a> {
-        Acquiring::begin(&self.events.observers, &request.key, request.mode)
+        Acquiring::begin(&self.observers, &request.key, request.mode)
     }
 
     /// A claim that is not asked for yet.

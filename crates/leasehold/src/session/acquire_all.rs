@@ -119,8 +119,7 @@ impl Session {
         let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
         // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {
-            let observers = &self.events.observers;
-            observers.request(key, "claim_all", began, &answer);
+            self.observers.request(key, "claim_all", began, &answer);
         }
         answer
     }

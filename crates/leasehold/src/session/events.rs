@@ -16,7 +16,6 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 /// comes meanwhile leaves its own to that one.
 #[derive(Default)]
 pub(super) struct EventQueue {
-    pub(super) observers: Observers,
     any: AtomicBool,
     pending: Mutex<Vec<(ObservedClaim, Fact, Span)>>,
     /// The task that holds it delivers.
@@ -24,23 +23,14 @@ pub(super) struct EventQueue {
 }
 
 impl EventQueue {
-    pub(super) fn new(observers: Observers) -> Self {
-        Self {
-            observers,
-            ..Self::default()
-        }
-    }
-
-    /// Adds a fact, if there is an observer.
-    pub(super) fn keep(&self, claim: impl FnOnce() -> ObservedClaim, fact: Fact, span: Span) {
-        if self.observers.hear(&fact) {
-            lock(&self.pending).push((claim(), fact, span));
-            self.any.store(true, Ordering::Release);
-        }
+    /// Adds a fact.
+    pub(super) fn keep(&self, claim: ObservedClaim, fact: Fact, span: Span) {
+        lock(&self.pending).push((claim, fact, span));
+        self.any.store(true, Ordering::Release);
     }
 
     /// Delivers the collected facts. The caller must not hold locks.
-    pub(super) fn deliver(&self) {
+    pub(super) fn deliver(&self, observers: &Observers) {
         while self.any.load(Ordering::Acquire) {
             if background::thread_ends() {
                 // What subscribers of `tracing` keep of it is gone: another thread tells.
@@ -54,7 +44,7 @@ impl EventQueue {
             self.any.store(false, Ordering::Release);
             let facts = std::mem::take(&mut *lock(&self.pending));
             for (claim, fact, acquisition) in facts {
-                self.observers.tell(&claim, fact, &acquisition, &mut holds);
+                observers.tell(&claim, fact, &acquisition, &mut holds);
             }
         }
     }

@@ -73,6 +73,7 @@ pub(crate) struct Session {
     /// The default settings of claims.
     pub(crate) terms: Arc<Terms>,
     keys: Keys,
+    observers: Observers,
     events: EventQueue,
     /// When the driver means to wake next; zero while none runs.
     wake_at: AtomicU64,
@@ -108,7 +109,8 @@ impl Session {
             settings,
             terms: Arc::new(terms),
             keys: Keys::default(),
-            events: EventQueue::new(observers),
+            observers,
+            events: EventQueue::default(),
             ids,
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
@@ -150,12 +152,14 @@ impl Session {
         while state.machine.poll_changed(|number, slot, claim, drivers| {
             let wakes = drivers > 0 && own != Some(number);
             let was = slot.show(claim, now, wakes, |fact, span| {
-                let observed = || ObservedClaim {
-                    key: home.key.clone(),
-                    mode: slot.mode,
-                    number: number.0,
-                };
-                self.events.keep(observed, fact, span);
+                if self.observers.hear(&fact) {
+                    let observed = ObservedClaim {
+                        key: home.key.clone(),
+                        mode: slot.mode,
+                        number: number.0,
+                    };
+                    self.events.keep(observed, fact, span);
+                }
             });
             let is = claim.phase();
             if was != Phase::Waiting && is == Phase::Waiting {
@@ -170,7 +174,7 @@ impl Session {
         let due = self.keys.list(home, &mut state);
         drop(state);
         // Observers may take as long as they like.
-        self.events.deliver();
+        self.events.deliver(&self.observers);
         (result, due, now)
     }
 
@@ -210,8 +214,8 @@ impl Session {
     async fn carry(&self, key: &Key, transmit: &Transmit) -> Carried {
         let answer = timeout(transmit.limit, self.store.step(key, &transmit.command)).await;
         let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
-        let observers = &self.events.observers;
-        observers.request(key, transmit.command.verb(), transmit.sent, &answer);
+        let verb = transmit.command.verb();
+        self.observers.request(key, verb, transmit.sent, &answer);
         answer
     }
 }
@@ -219,7 +223,7 @@ impl Session {
 impl PushSink for Session {
     fn push(&self, push: Push) {
         if let Push::Reset = push {
-            self.events.observers.each(|observer| observer.reconnected());
+            self.observers.each(|observer| observer.reconnected());
         }
         let homes = match (&push, push.claim()) {
             (Push::Changed { key }, _) | (_, Some((key, _))) => {

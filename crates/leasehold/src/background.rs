@@ -99,11 +99,8 @@ fn started() -> Result<(&'static Background, &'static Runtime), Error> {
     let starting = background.starting.lock();
     let _one_starts_it = starting.unwrap_or_else(PoisonError::into_inner);
     let started = background.start().map_err(|error| {
-        let error = StoreError::new(
-            ErrorKind::Unavailable,
-            "the background thread of the blocking API cannot be started",
-        )
-        .with_source(error);
+        let message = "the background thread of the blocking API cannot be started";
+        let error = StoreError::new(ErrorKind::Unavailable, message).with_source(error);
         Error::new(Operation::Connect, None, error)
     });
     started.map(|runtime| (background, runtime))

@@ -258,8 +258,7 @@ impl Driver {
                 // What was pushed before it was open went unheard.
                 for home in self.session.keys.all() {
                     home.wake_watchers();
-                    let reset = |machine: &mut Machine, now| machine.handle_reset(now);
-                    self.session.apply(&home, None, reset);
+                    self.session.apply(&home, None, Machine::handle_reset);
                 }
             }
             Err(error) => {

@@ -256,11 +256,9 @@ pub(crate) fn unanswered(limit: Duration) -> StoreError {
 
 /// That it gave none within a limit, which says what it is.
 fn no_answer(limit: &str) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        format!("the store gave no answer within {limit}"),
-    )
-    .with_hint("check that it is running and reachable")
+    let message = format!("the store gave no answer within {limit}");
+    StoreError::new(ErrorKind::Unavailable, message)
+        .with_hint("check that it is running and reachable")
 }
 
 pub(crate) use leasehold_store::random::{random_u64, random_u128};

@@ -98,28 +98,23 @@ pub(crate) fn id_taken() -> StoreError {
 }
 
 pub(super) fn too_late(ttl: Duration) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unavailable,
-        format!(
-            "the store is too slow for a TTL of {}: every lease had expired before its \
-         grant arrived",
-            written(ttl)
-        ),
-    )
-    .with_hint("choose a longer TTL, or find out why the store is slow")
+    let message = format!(
+        "the store is too slow for a TTL of {}: every lease had expired before its grant arrived",
+        written(ttl)
+    );
+    StoreError::new(ErrorKind::Unavailable, message)
+        .with_hint("choose a longer TTL, or find out why the store is slow")
 }
 
 /// The store may have forgotten who holds.
 pub(super) fn quarantined(left: Duration) -> StoreError {
-    StoreError::new(
-        ErrorKind::Refused,
-        format!(
-            "the store has restarted or may have lost data: it grants nothing for {left:.1?} \
-             (quarantine)"
-        ),
-    )
-    .with_hint("wait, as `lock` does; `leasehold init` marks a server that never had data")
-    .with_retry_after(left)
+    let message = format!(
+        "the store has restarted or may have lost data: it grants nothing for {left:.1?} \
+         (quarantine)"
+    );
+    StoreError::new(ErrorKind::Refused, message)
+        .with_hint("wait, as `lock` does; `leasehold init` marks a server that never had data")
+        .with_retry_after(left)
 }
 
 /// The key is another kind of lock, or a semaphore of another size.

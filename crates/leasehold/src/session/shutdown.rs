@@ -120,13 +120,11 @@ impl<S: Deref<Target = Session>> Drop for UnderWay<S> {
 
 /// A blocking call on a thread that has to do what the call waits for.
 pub(crate) fn would_block() -> StoreError {
-    StoreError::new(
-        ErrorKind::Invalid,
-        "a blocking call on the only thread of the client's Tokio runtime would block forever",
-    )
-    .with_hint(
-        "call it on another thread, as in spawn_blocking, or connect with leasehold::blocking",
-    )
+    let message =
+        "a blocking call on the only thread of the client's Tokio runtime would block forever";
+    let hint =
+        "call it on another thread, as in spawn_blocking, or connect with leasehold::blocking";
+    StoreError::new(ErrorKind::Invalid, message).with_hint(hint)
 }
 
 impl Session {

@@ -153,10 +153,12 @@ impl<T> KeyMachine<T> {
                 continue;
             };
             let is_ahead = |of: &Entry<T>| of.stands() && of.arrival == Some(ahead);
-            let news = if self.claims.iter().any(is_ahead) {
+            let news = if is_ahead(&self.claims[changed]) {
                 RunNews::Known
             } else if self.passing > 0 {
                 continue;
+            } else if self.claims.iter().any(is_ahead) {
+                RunNews::Known
             } else {
                 RunNews::Ended(ahead)
             };

@@ -13,8 +13,8 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, RequestKind,
-    Terms, Transmit,
+    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, RequestKind, Terms,
+    Transmit,
 };
 use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};

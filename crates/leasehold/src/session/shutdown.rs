@@ -200,7 +200,8 @@ impl Session {
     /// Takes no more claims, and ends those that are under way.
     pub(super) fn close(&self, why: Closed) {
         // Without its runtime nobody releases what a shutdown waits for.
-        self.shutdown.closed.fetch_max(why as usize, Ordering::SeqCst);
+        let closed = &self.shutdown.closed;
+        closed.fetch_max(why as usize, Ordering::SeqCst);
         self.shutdown.closing.notify_waiters();
         self.shutdown.departed.notify_waiters();
     }

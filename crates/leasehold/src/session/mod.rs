@@ -167,7 +167,8 @@ impl Session {
             } else if was == Phase::Waiting && is != Phase::Waiting {
                 self.keys.waiting.fetch_sub(1, Ordering::SeqCst);
             }
-            if was != Phase::Over && is == Phase::Over && claim.has_left() {
+            let leaves = was != Phase::Over && is == Phase::Over && claim.has_left();
+            if leaves && self.shutdown.closed().is_some() {
                 self.shutdown.confirmed.fetch_add(1, Ordering::SeqCst);
             }
         }) {}

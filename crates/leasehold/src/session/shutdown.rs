@@ -67,7 +67,7 @@ pub(super) struct ShutdownState {
     pub(super) ending: AtomicUsize,
     /// All claims are released, also those that are granted from now on.
     pub(super) releases: AtomicBool,
-    /// Releases that were confirmed.
+    /// Releases that were confirmed since it was closed.
     pub(super) confirmed: AtomicU64,
     /// The only thread of the runtime in which it was connected.
     home: Option<ThreadId>,

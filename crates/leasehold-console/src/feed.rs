@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use leasehold::{Client, Error, Inspection};
+use leasehold::{Client, Error};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -22,31 +22,22 @@ pub(crate) const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many answers the channel holds.
 const BUFFER: usize = 16;
 
-/// What is to be read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FeedRequest {
-    /// Goes up with each new pattern, and comes back with each answer.
-    pub round: u64,
-    /// Which keys.
-    pub pattern: String,
-    /// The keys that are shown, and can be read.
-    pub shown: Vec<String>,
-    /// Whether deadlocks are looked for.
-    pub deadlocks: bool,
-}
-
-/// Begins to ask; ends when the receiver is dropped.
+/// Begins to read the locks whose keys match, and the `deadlocks` among them if these are wanted;
+/// ends when the receiver is dropped. `shown` has the keys that are shown, and can be read.
 pub fn begin(
     client: Client,
     interval: Duration,
-    wants: watch::Receiver<FeedRequest>,
-) -> mpsc::Receiver<(u64, Update)> {
+    pattern: &str,
+    deadlocks: bool,
+    shown: watch::Receiver<Vec<String>>,
+) -> mpsc::Receiver<Update> {
     let (updates, receiver) = mpsc::channel(BUFFER);
     let feed = Feed {
         client,
         interval,
-        wanted: FeedRequest::default(),
-        wants,
+        pattern: pattern.to_owned(),
+        deadlocks,
+        shown,
         updates,
         load: LoadLimit::default(),
         refreshed: Instant::now(),
@@ -58,10 +49,10 @@ pub fn begin(
 struct Feed {
     client: Client,
     interval: Duration,
-    /// What is read now, and what is wanted by now.
-    wanted: FeedRequest,
-    wants: watch::Receiver<FeedRequest>,
-    updates: mpsc::Sender<(u64, Update)>,
+    pattern: String,
+    deadlocks: bool,
+    shown: watch::Receiver<Vec<String>>,
+    updates: mpsc::Sender<Update>,
     load: LoadLimit,
     /// When those that are shown were looked at last.
     refreshed: Instant,
@@ -69,17 +60,10 @@ struct Feed {
 
 impl Feed {
     async fn run(mut self) {
-        let (mut wants, updates) = (self.wants.clone(), self.updates.clone());
-        loop {
-            self.wanted = wants.borrow_and_update().clone();
-            let round = self.wanted.round;
-            tokio::select! {
-                never = self.read() => match never {},
-                () = updates.closed() => return,
-                changed = wants.wait_for(|wants| wants.round != round) => if changed.is_err() {
-                    return;
-                },
-            }
+        let updates = self.updates.clone();
+        tokio::select! {
+            never = self.read() => match never {},
+            () = updates.closed() => {}
         }
     }
 
@@ -110,7 +94,7 @@ impl Feed {
         self.tell(Update::Asked).await;
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
-        let mut listing = client.listing(&self.wanted.pattern);
+        let mut listing = client.listing(&self.pattern);
         let mut waited_for = Vec::new();
         loop {
             self.tell(Update::Asked).await;
@@ -136,29 +120,23 @@ impl Feed {
                 self.rest(until).await;
             }
         }
-        if self.wanted.deadlocks
-            && let Err(error) = self.find_deadlocks(&waited_for).await
-        {
-            // Those of the last pass may be over: they are none of this one.
-            return self.failed(error).await;
+        let mut deadlocks = Vec::new();
+        if self.deadlocks {
+            let asked = Instant::now();
+            match self.client.deadlocks_among(&waited_for).await {
+                Ok(found) => deadlocks.extend(found.iter().map(DeadlockView::from)),
+                // Those of the last pass may be over: they are none of this one.
+                Err(error) => return self.failed(error).await,
+            }
+            self.load.record(asked.elapsed(), 1);
         }
         self.refreshed = Instant::now();
-        self.tell(Update::Ended).await;
-    }
-
-    /// Finds the deadlocks among what the pass has read.
-    async fn find_deadlocks(&mut self, waited_for: &[Inspection]) -> Result<(), Error> {
-        let asked = Instant::now();
-        let found = self.client.deadlocks_among(waited_for).await?;
-        self.load.record(asked.elapsed(), 1);
-        let found = found.iter().map(DeadlockView::from).collect();
-        self.tell(Update::Deadlocks(found)).await;
-        Ok(())
+        self.tell(Update::Ended(deadlocks)).await;
     }
 
     /// Looks at those that are shown.
     async fn refresh(&mut self) {
-        let shown = self.wants.borrow().shown.clone();
+        let shown = self.shown.borrow().clone();
         if shown.is_empty() {
             self.refreshed = Instant::now();
             return;
@@ -187,7 +165,7 @@ impl Feed {
 
     async fn tell(&self, update: Update) {
         // Where nobody listens any more, the task ends.
-        let _ = self.updates.send((self.wanted.round, update)).await;
+        let _ = self.updates.send(update).await;
     }
 }
 
@@ -225,14 +203,10 @@ mod tests {
             }
         }
         store.make_slow(Duration::from_secs(1));
-        let (_wants, wants) = watch::channel(FeedRequest {
-            pattern: "*".to_owned(),
-            deadlocks: true,
-            ..FeedRequest::default()
-        });
-        let mut updates = begin(client.clone(), Duration::from_secs(1), wants);
+        let (_shows, shown) = watch::channel(Vec::new());
+        let mut updates = begin(client.clone(), Duration::from_secs(1), "*", true, shown);
         let told = loop {
-            match updates.recv().await.unwrap().1 {
+            match updates.recv().await.unwrap() {
                 // The end of the listing is under way by now, and the look comes behind it.
                 Update::Page(..) => store.make_unavailable(),
                 Update::Began | Update::Asked => {}

@@ -31,12 +31,10 @@ pub enum Update {
     Began,
     /// A part of a pass: the locks that were found, and the names that cannot be read, with why.
     Page(Vec<KeyView>, Vec<(String, String)>),
-    /// The pass is complete.
-    Ended,
+    /// The pass is complete, and these are the deadlocks among its locks.
+    Ended(Vec<DeadlockView>),
     /// Locks that are shown, looked at between parts of a pass.
     Shown(Vec<KeyView>),
-    /// The deadlocks among the locks of a pass.
-    Deadlocks(Vec<DeadlockView>),
     /// A request failed; it is made again, of one key in the next pass.
     Failed(Error),
 }
@@ -174,13 +172,9 @@ impl LockTable {
                     self.see(view, now);
                 }
             }
-            Update::Deadlocks(found) => {
+            Update::Ended(deadlocks) => {
                 self.answered(now);
-                self.deadlocks = found;
-            }
-            Update::Ended => {
-                self.answered(now);
-                self.complete = true;
+                (self.complete, self.deadlocks) = (true, deadlocks);
                 self.unreadable = std::mem::take(&mut self.skipped);
                 let began = self.began;
                 self.locks.retain(|_, lock| {
@@ -420,7 +414,7 @@ pub(crate) mod tests {
     /// A whole pass.
     pub(crate) fn pass(locks: Vec<KeyView>) -> [Update; 4] {
         let page = Update::Page(locks, vec![]);
-        [Update::Asked, Update::Began, page, Update::Ended]
+        [Update::Asked, Update::Began, page, Update::Ended(vec![])]
     }
 
     /// A table as after a pass.
@@ -462,7 +456,7 @@ pub(crate) mod tests {
         let shown = vec![free("a"), held("c", 2, 0)];
         table.take(Update::Shown(shown), at(2));
         assert_eq!(keys(&table, SortBy::Key), ["b", "c"]);
-        table.take(Update::Ended, at(3));
+        table.take(Update::Ended(vec![]), at(3));
         assert_eq!(keys(&table, SortBy::Key), ["c"]);
         // It is forgotten in the end.
         take_all(&mut table, pass(vec![]), at(20));
@@ -474,7 +468,11 @@ pub(crate) mod tests {
         let mut table = table(vec![held("a", 1, 0), held("b", 1, 0)]);
         let damaged = vec![("a".to_owned(), "damaged".to_owned())];
         let page = Update::Page(vec![held("b", 1, 0)], damaged);
-        take_all(&mut table, [Update::Began, page, Update::Ended], at(1));
+        take_all(
+            &mut table,
+            [Update::Began, page, Update::Ended(vec![])],
+            at(1),
+        );
         assert_eq!(keys(&table, SortBy::Key), ["b"]);
         assert_eq!(table.unreadable["a"], "damaged");
         take_all(&mut table, pass(vec![held("a", 2, 0)]), at(2));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
-use leasehold_console::feed::{self, FeedRequest};
+use leasehold_console::feed;
 use leasehold_console::lock_table::{LockTable, Update};
 use leasehold_console::table::{Layout, width};
 use leasehold_console::tables;
@@ -114,11 +114,8 @@ async fn watch(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
-    let (_wants, wants) = tokio::sync::watch::channel(FeedRequest {
-        pattern: args.keys.pattern.clone(),
-        ..FeedRequest::default()
-    });
-    let mut updates = feed::begin(client, interval, wants);
+    let (_shows, shown) = tokio::sync::watch::channel(Vec::new());
+    let mut updates = feed::begin(client, interval, &args.keys.pattern, false, shown);
     let mut table = LockTable::default();
     let mut before = None;
     let (mut failed, mut warned) = (false, BTreeSet::new());
@@ -126,7 +123,7 @@ async fn watch(
         let update = tokio::select! {
             _ = signals.next() => return Ok(exit::OK),
             told = updates.recv() => match told {
-                Some((_, update)) => update,
+                Some(update) => update,
                 None => return Ok(exit::OK),
             },
         };
@@ -149,7 +146,7 @@ async fn watch(
             }
             _ => {}
         }
-        let is_pass = matches!(update, Update::Ended);
+        let is_pass = matches!(update, Update::Ended(_));
         table.take(update, Instant::now());
         if !is_pass {
             continue;

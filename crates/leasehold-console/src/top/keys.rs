@@ -13,6 +13,8 @@ use crate::view::KeyView;
 pub(super) enum Action {
     Quit,
     Suspend,
+    /// Read the keys that match the pattern, which is another one now.
+    Read,
     /// Break this key, if its holders are still these.
     Break(Box<KeyView>),
 }
@@ -44,10 +46,7 @@ impl Model {
         match self.over.take() {
             None => self.command(key.code, now),
             Some(Overlay::Help) => None,
-            Some(Overlay::Filter(filter)) => {
-                self.edit(filter, key.code);
-                None
-            }
+            Some(Overlay::Filter(filter)) => self.edit(filter, key.code),
             Some(Overlay::Confirm(view)) => match key.code {
                 KeyCode::Char('y' | 'Y') => {
                     self.tell(format!("breaking {}", view.key), now);
@@ -110,26 +109,27 @@ impl Model {
         self.chosen = self.order.get(self.at).cloned();
     }
 
-    fn edit(&mut self, mut filter: String, code: KeyCode) {
+    fn edit(&mut self, mut filter: String, code: KeyCode) -> Option<Action> {
         match code {
-            KeyCode::Esc => return,
+            KeyCode::Esc => return None,
             KeyCode::Enter => return self.filter(&pattern_of(&filter)),
             KeyCode::Backspace => drop(filter.pop()),
             KeyCode::Char(c) => filter.push(c),
             _ => {}
         }
         self.over = Some(Overlay::Filter(filter));
+        None
     }
 
-    fn filter(&mut self, pattern: &str) {
+    fn filter(&mut self, pattern: &str) -> Option<Action> {
         self.details = None;
         if pattern == self.pattern {
-            return;
+            return None;
         }
         pattern.clone_into(&mut self.pattern);
-        self.round += 1;
         self.table.clear();
         self.sort_by(self.sort);
+        Some(Action::Read)
     }
 
     fn ask_to_break(&mut self, now: Instant) {

@@ -30,7 +30,7 @@ use self::model::Model;
 use crate::ConsoleError;
 use crate::breaking::break_if;
 use crate::feed::{self, send_if_other};
-use crate::histories::{Histories, History};
+use crate::histories::Histories;
 use crate::view::KeyView;
 
 /// How often the screen is drawn without news, as times go on.
@@ -67,7 +67,6 @@ pub async fn top<E>(
         options,
         client,
         suspend,
-        followed: None,
         breaking: JoinSet::new(),
     };
     let ended = tokio::select! {
@@ -88,16 +87,17 @@ struct Top {
     client: Client,
     suspend: fn(),
     histories: Histories,
-    /// The key whose history is shown.
-    followed: Option<(String, watch::Receiver<History>)>,
     /// Locks that are being broken; tells what came of it.
     breaking: JoinSet<String>,
 }
 
 impl Top {
     async fn run(&mut self) -> Result<(), ConsoleError> {
-        let (want, wants) = watch::channel(self.model.wants());
-        let mut updates = feed::begin(self.client.clone(), self.options.interval, wants);
+        let (shows, shown) = watch::channel(self.model.shown());
+        let (client, interval) = (self.client.clone(), self.options.interval);
+        let read =
+            |pattern: &str| feed::begin(client.clone(), interval, pattern, true, shown.clone());
+        let mut updates = read(&self.model.pattern);
         let enter = || Screen::enter().map_err(ConsoleError::Terminal);
         let mut screen = enter()?;
         let mut input = EventStream::new();
@@ -109,10 +109,11 @@ impl Top {
                 self.draw(&mut screen, now)?;
                 gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
                 draw_at = Instant::now() + TICK;
-                send_if_other(&want, self.model.wants());
+                send_if_other(&shows, self.model.shown());
                 self.follow();
             }
-            let history = self.followed.as_mut().map(|(_, known)| known.changed());
+            let history = self.model.history.as_mut();
+            let history = history.map(|(_, known)| known.changed());
             tokio::select! {
                 typed = input.next() => {
                     let Some(event) = typed else { return Ok(()) };
@@ -126,6 +127,8 @@ impl Top {
                             (self.suspend)();
                             screen = enter()?;
                         }
+                        // What comes for another pattern comes too late.
+                        Some(Action::Read) => updates = read(&self.model.pattern),
                         Some(Action::Break(seen)) => {
                             self.breaking.spawn(break_key(self.client.clone(), seen));
                         }
@@ -133,12 +136,10 @@ impl Top {
                     }
                 }
                 told = updates.recv() => {
-                    let Some((round, update)) = told else { return Ok(()) };
-                    if round == self.model.round {
-                        let taken = self.model.take(update, Instant::now());
-                        taken.map_err(ConsoleError::Store)?;
-                        draw_at = draw_at.min(Instant::now() + gather);
-                    }
+                    let Some(update) = told else { return Ok(()) };
+                    let taken = self.model.take(update, Instant::now());
+                    taken.map_err(ConsoleError::Store)?;
+                    draw_at = draw_at.min(Instant::now() + gather);
                 }
                 Some(Ok(())) = OptionFuture::from(history) => {
                     draw_at = draw_at.min(Instant::now() + gather);
@@ -158,9 +159,6 @@ impl Top {
     }
 
     fn draw(&mut self, screen: &mut Screen, now: Instant) -> Result<(), ConsoleError> {
-        let known = self.followed.as_ref();
-        self.model.history =
-            known.and_then(|(key, known)| Some((key.clone(), known.borrow().clone()?)));
         let draw = |frame: &mut Frame<'_>| view::draw(&mut self.model, &self.options, now, frame);
         screen.draw(draw).map_err(ConsoleError::Terminal)
     }
@@ -168,9 +166,9 @@ impl Top {
     /// Follows the history of the key whose details are shown.
     fn follow(&mut self) {
         let key = self.model.details.as_ref().map(|(key, _)| key);
-        if key != self.followed.as_ref().map(|(key, _)| key) {
-            let followed = key.map(|key| (key.clone(), self.histories.follow(key)));
-            self.followed = followed;
+        if key != self.model.history.as_ref().map(|(key, _)| key) {
+            let history = key.map(|key| (key.clone(), self.histories.follow(key)));
+            self.model.history = history;
         }
     }
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use leasehold::Error;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::feed::FeedRequest;
-use crate::history::EntryView;
+use crate::histories::History;
 use crate::lock_table::{Lock, LockTable, SortBy, Update, is_passing};
 use crate::view::KeyView;
 
@@ -28,8 +28,6 @@ pub(super) enum Overlay {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) pattern: String,
-    /// How often the filter was set: answers for another one come too late.
-    pub(super) round: u64,
     pub(super) sort: SortBy,
     pub(super) over: Option<Overlay>,
     /// The key whose details are shown, and the first of its claims on the screen.
@@ -44,8 +42,8 @@ pub(super) struct Model {
     /// The first line of the table on the screen, and how many there are.
     pub(super) top: usize,
     pub(super) height: usize,
-    /// The newest entries of a key in the audit log.
-    pub(super) history: Option<(String, Result<Vec<EntryView>, String>)>,
+    /// A key, and what the audit log says of it.
+    pub(super) history: Option<(String, watch::Receiver<History>)>,
     pub(super) notice: Option<(String, Instant)>,
 }
 
@@ -93,20 +91,15 @@ impl Model {
         shown.filter_map(|(at, key)| Some((self.table.lock(key)?, at == self.at)))
     }
 
-    /// What is to be read: above all the keys on the screen.
-    pub(super) fn wants(&self) -> FeedRequest {
+    /// The keys on the screen that can be read.
+    pub(super) fn shown(&self) -> Vec<String> {
         let lines = self.lines().map(|(lock, _)| &lock.view.key);
         let mut shown: Vec<_> = match &self.details {
             Some((key, _)) => vec![key.clone()],
             None => lines.cloned().collect(),
         };
         shown.retain(|key| !self.table.unreadable.contains_key(key));
-        FeedRequest {
-            round: self.round,
-            pattern: self.pattern.clone(),
-            shown,
-            deadlocks: true,
-        }
+        shown
     }
 
     /// The outcome of a command, for a while.

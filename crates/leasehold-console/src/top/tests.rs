@@ -15,12 +15,15 @@ use ratatui::style::{Color, Style};
 use ratatui::{Frame, Terminal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::tcgetattr;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::keys::Action;
 use super::model::{Model, Overlay};
 use super::{Screen, TopOptions, break_key, view};
 use crate::deadlocks::DeadlockView;
+use crate::histories::History;
+use crate::history::EntryView;
 use crate::lock_table::tests::{at, held, pass as updates};
 use crate::lock_table::{Lock, Update};
 use crate::view::KeyView;
@@ -66,6 +69,12 @@ fn after(mut model: Model, keys: &str) -> Model {
 /// This lock was looked at by itself.
 fn look(model: &mut Model, lock: KeyView, now: u64) {
     model.take(Update::Shown(vec![lock]), at(now)).unwrap();
+}
+
+/// That key, and what the audit log says of it.
+fn known(key: &str, entries: Vec<EntryView>) -> Option<(String, watch::Receiver<History>)> {
+    let (_, known) = watch::channel(Some(Ok(entries)));
+    Some((key.to_owned(), known))
 }
 
 /// The keys on the screen, the chosen one in brackets.
@@ -142,7 +151,7 @@ fn what_a_pass_does_not_find_is_gone() {
     assert_eq!(keys(&mut model, 9), ["[a]", "b", "c"]);
     // Looked at by itself meanwhile, and still there.
     look(&mut model, held("b", 2, 0), 2);
-    model.take(Update::Ended, at(2)).unwrap();
+    model.take(Update::Ended(vec![]), at(2)).unwrap();
     assert_eq!(keys(&mut model, 9), ["[a]", "b"]);
     let free = KeyView {
         holders: vec![],
@@ -158,9 +167,9 @@ fn a_filter_is_typed_and_begins_anew() {
     typed(&mut model, "/orders/q*");
     assert_eq!(model.pattern, "*");
     typed(&mut model, "\u{1b}");
-    assert_eq!((&*model.pattern, model.round), ("*", 0));
-    typed(&mut model, "/ordr\u{8}ers/*\n");
-    assert_eq!((&*model.pattern, model.round), ("orders/*", 1));
+    assert_eq!(model.pattern, "*");
+    let read = typed(&mut model, "/ordr\u{8}ers/*\n");
+    assert_eq!((&*model.pattern, read), ("orders/*", Some(Action::Read)));
     assert!(keys(&mut model, 9).is_empty() && !model.table.complete);
     // Without a pattern it is a part of the key, and can be changed as it was typed.
     let delete = "\u{8}".repeat(8);
@@ -183,18 +192,18 @@ fn a_filter_is_typed_and_begins_anew() {
 fn what_is_shown_is_what_needs_details() {
     let mut model = model(vec![held("a", 1, 1), held("b", 2, 0), held("c", 3, 0)]);
     model.arrange(2, at(0));
-    assert_eq!(model.wants().shown, ["a", "b"]);
+    assert_eq!(model.shown(), ["a", "b"]);
     typed(&mut model, "\n");
-    assert_eq!(model.wants().shown, ["a"]);
+    assert_eq!(model.shown(), ["a"]);
     typed(&mut model, "\u{1b}");
-    assert_eq!(model.wants().shown, ["a", "b"]);
+    assert_eq!(model.shown(), ["a", "b"]);
     // What cannot be read only passes look at.
     let damaged = vec![("a".to_owned(), "damaged".to_owned())];
-    for update in [Update::Page(vec![], damaged), Update::Ended] {
+    for update in [Update::Page(vec![], damaged), Update::Ended(vec![])] {
         model.take(update, at(1)).unwrap();
     }
     model.details = Some(("a".to_owned(), 0));
-    assert_eq!(model.wants().shown, [""; 0]);
+    assert_eq!(model.shown(), [""; 0]);
 }
 
 #[test]
@@ -378,14 +387,14 @@ fn what_is_said_covers_nothing() {
     let locks = (0..20).map(|n| held(&format!("k{n:02}"), n + 1, 3));
     let mut model = model(locks.collect());
     let said = "a (pid 1 on build7) holds k00 and waits for k01; ".repeat(4);
-    let found = Update::Deadlocks(vec![DeadlockView::saying(&said)]);
+    let found = Update::Ended(vec![DeadlockView::saying(&said)]);
     model.take(found, at(1)).unwrap();
-    model.history = Some(("k00".to_owned(), Ok(crate::history::tests::entries())));
+    model.history = known("k00", crate::history::tests::entries());
     for size in SIZES {
         model.details = None;
         let shown = lines(&screen(&mut model, size, true, 2));
         let rows = shown.iter().filter(|line| line.starts_with('k')).count();
-        assert_eq!(model.wants().shown.len(), rows, "{shown:#?}");
+        assert_eq!(model.shown().len(), rows, "{shown:#?}");
         typed(&mut model, "w\n");
         let shown = lines(&screen(&mut model, size, true, 2));
         let history = line_of(&shown, "history,");
@@ -400,8 +409,7 @@ fn details_have_the_history_of_the_key() {
     let mut model = after(model(vec![held("orders/42", 7, 3)]), "\n");
     let entries = crate::history::tests::entries();
     let newest = entries[0].without_key();
-    let history = ("orders/42".to_owned(), Ok(entries));
-    model.history = Some(history);
+    model.history = known("orders/42", entries);
     for size in SIZES {
         let shown = lines(&screen(&mut model, size, true, 12));
         let at = shown.iter().position(|line| *line == heading);
@@ -415,7 +423,7 @@ fn details_have_the_history_of_the_key() {
     assert!(shown.contains(&"orders/42: free".to_owned()), "{shown:?}");
     assert!(shown.contains(&heading), "{shown:?}");
     let damaged = vec![("orders/42".to_owned(), "it is damaged".to_owned())];
-    for update in [Update::Page(vec![], damaged), Update::Ended] {
+    for update in [Update::Page(vec![], damaged), Update::Ended(vec![])] {
         model.take(update, at(22)).unwrap();
     }
     let shown = lines(&screen(&mut model, SIZES[0], true, 22));
@@ -424,7 +432,7 @@ fn details_have_the_history_of_the_key() {
     typed(&mut model, "b");
     assert_eq!(model.notice(at(1)), Some(&*unread));
     // That of another key is not shown.
-    model.history = Some(("other".to_owned(), Ok(vec![])));
+    model.history = known("other", vec![]);
     let shown = lines(&screen(&mut model, SIZES[0], true, 21));
     let is_shown = shown.iter().any(|line| line.starts_with("history"));
     assert!(!is_shown, "{shown:?}");
@@ -435,7 +443,7 @@ fn deadlocks_stand_in_the_status() {
     let mut model = model(vec![held("x", 7, 1)]);
     let found = |count: usize| {
         let deadlock = DeadlockView::saying("a holds x and waits for y");
-        Update::Deadlocks(vec![deadlock; count])
+        Update::Ended(vec![deadlock; count])
     };
     for (count, says) in [
         (1, "deadlock: a holds x and waits for y"),
@@ -594,7 +602,7 @@ async fn the_state_of_the_store_is_said() {
     let damaged = ["a", "b"].map(|key| (key.to_owned(), "damaged".to_owned()));
     let page = Update::Page(vec![], damaged.to_vec());
     slow.take(page, at(20)).unwrap();
-    slow.take(Update::Ended, at(20)).unwrap();
+    slow.take(Update::Ended(vec![]), at(20)).unwrap();
     let unreadable = "2 cannot be read: leasehold ls names them";
     assert_eq!(said(&mut slow, 20), unreadable);
 }
@@ -617,7 +625,7 @@ fn ten_thousand_locks_are_drawn_from_memory() {
     let lines = lines(&screen(&mut model, (80, 24), true, 0));
     let heading = "10000 locks, 5000 waiting, by waiters";
     assert!(lines[0].starts_with(heading), "{lines:?}");
-    assert_eq!(model.wants().shown.len(), 20);
+    assert_eq!(model.shown().len(), 20);
 }
 
 /// Between the answer to the question and the break another may have been granted the key.

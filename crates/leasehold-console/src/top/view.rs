@@ -330,10 +330,10 @@ fn draw_details(
 /// What the audit log says of the key, the newest entry first.
 fn history(model: &Model, key: &str, room: usize) -> Text<'static> {
     let known = model.history.as_ref().filter(|(of, _)| of == key);
-    let said: Vec<_> = match known {
+    let said: Vec<_> = match known.and_then(|(_, known)| known.borrow().clone()) {
         None => Vec::new(),
-        Some((_, Ok(entries))) => entries.iter().map(EntryView::without_key).collect(),
-        Some((_, Err(why))) => vec![escape(why).into_owned()],
+        Some(Ok(entries)) => entries.iter().map(EntryView::without_key).collect(),
+        Some(Err(why)) => vec![escape(&why).into_owned()],
     };
     let title = (!said.is_empty()).then(|| line("history, the newest first", BOLD, room));
     let lines = said.iter().map(|said| line(said, Style::new(), room));

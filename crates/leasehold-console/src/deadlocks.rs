@@ -1,9 +1,7 @@
 //! What is shown of a deadlock.
 
-use std::time::SystemTime;
-
 use jiff::Timestamp;
-use leasehold::{BlockedClaim, Deadlock};
+use leasehold::{BlockedClaim, Deadlock, HolderInfo, Key};
 use serde::Serialize;
 
 use crate::duration::millis;
@@ -40,26 +38,20 @@ impl From<&Deadlock> for DeadlockView {
     fn from(deadlock: &Deadlock) -> Self {
         let since = deadlock.since();
         let lasts = deadlock.at.duration_since(since).unwrap_or_default();
-        let blocked = |claim| BlockedView::of(claim, deadlock.at);
+        let held = |(key, holder): &(Key, HolderInfo)| HeldView {
+            key: key.to_string(),
+            holder: ClaimView::of_holder(holder, deadlock.at),
+        };
+        let blocked = |claim: &BlockedClaim| BlockedView {
+            waits_for: claim.key.to_string(),
+            waiter: ClaimView::of_waiter(&claim.waiter, deadlock.at),
+            holds: claim.holds.iter().map(held).collect(),
+        };
         Self {
             sentence: deadlock.to_string(),
             since: time(since),
             for_ms: millis(lasts),
             claims: deadlock.claims.iter().map(blocked).collect(),
-        }
-    }
-}
-
-impl BlockedView {
-    fn of(claim: &BlockedClaim, at: SystemTime) -> Self {
-        let held = claim.holds.iter().map(|(key, holder)| HeldView {
-            key: key.to_string(),
-            holder: ClaimView::of_holder(holder, at),
-        });
-        Self {
-            waits_for: claim.key.to_string(),
-            waiter: ClaimView::of_waiter(&claim.waiter, at),
-            holds: held.collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One reader of the store for all who look: it reads while somebody does, and rests otherwise.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::api::At;
 use super::selection::{MOST_CLAIMS, Selection, TableView};
 use crate::duration::millis;
-use crate::feed::{self, AFTER_ERROR, FeedRequest, send_if_other};
+use crate::feed::{self, AFTER_ERROR, send_if_other};
 use crate::lock_table::LockTable;
 use crate::view::time;
 
@@ -33,19 +33,22 @@ pub(super) struct Reader {
     state: Arc<Mutex<State>>,
     /// The version of the table.
     pub(super) changed: watch::Receiver<u64>,
-    /// Wakes the task that reads.
-    wake: watch::Sender<()>,
+    /// Who looks: the task that reads is woken by each change.
+    looks: watch::Sender<Looks>,
     /// Who makes something for a request, and not before when.
     turn: Arc<tokio::sync::Mutex<Instant>>,
 }
 
-struct State {
-    table: LockTable,
-    /// What each of those who look shows.
-    looks: HashMap<u64, Vec<String>>,
-    next_look: u64,
+/// Those who look.
+struct Looks {
+    /// What each of them shows.
+    shown: BTreeMap<u64, Vec<String>>,
     /// When the store need not be read any more, if nobody looks.
     until: Instant,
+}
+
+struct State {
+    table: LockTable,
     tables: HashMap<Selection, (u64, Arc<TableView>)>,
     /// How long the last table took to make.
     cost: Duration,
@@ -60,13 +63,13 @@ pub(super) struct Look {
 impl Reader {
     /// Begins the task that reads.
     pub(super) fn begin(client: Client, interval: Duration) -> Self {
-        let (wake, woken) = watch::channel(());
+        let (looks, woken) = watch::channel(Looks {
+            shown: BTreeMap::new(),
+            until: Instant::now(),
+        });
         let (tell, changed) = watch::channel(0);
         let state = Arc::new(Mutex::new(State {
             table: LockTable::of_at_most(MOST_CLAIMS),
-            looks: HashMap::new(),
-            next_look: 0,
-            until: Instant::now(),
             tables: HashMap::new(),
             cost: Duration::ZERO,
         }));
@@ -74,7 +77,7 @@ impl Reader {
         Self {
             state,
             changed,
-            wake,
+            looks,
             turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
         }
     }
@@ -85,27 +88,26 @@ impl Reader {
 
     /// Somebody looks from now on.
     pub(super) fn look(&self) -> Look {
-        let mut state = self.state();
-        state.next_look += 1;
-        let id = state.next_look;
-        state.looks.insert(id, Vec::new());
-        drop(state);
-        self.wake.send_replace(());
-        let reader = self.clone();
+        let (reader, mut id) = (self.clone(), 0);
+        self.looks.send_modify(|looks| {
+            id = looks.shown.last_key_value().map_or(0, |(id, _)| id + 1);
+            looks.shown.insert(id, Vec::new());
+        });
         Look { reader, id }
     }
 
     /// The shortest pause between two tables for one page, if all of them show different ones.
     pub(super) fn pause(&self) -> Duration {
-        let state = self.state();
-        let looks = u32::try_from(state.looks.len()).unwrap_or(u32::MAX);
-        state.cost.saturating_mul(looks).saturating_mul(SHARE)
+        let (looks, cost) = (self.looks.borrow().shown.len(), self.state().cost);
+        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
+        cost.saturating_mul(looks).saturating_mul(SHARE)
     }
 
     /// Makes something of all locks for a request that looks once, in its turn.
     pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
         let look = self.look();
-        self.state().until = Instant::now() + LINGER;
+        let until = Instant::now() + LINGER;
+        self.looks.send_modify(|looks| looks.until = until);
         look.ready().await;
         drop(look);
         let mut turn = self.turn.lock().await;
@@ -166,40 +168,35 @@ impl Look {
 
     /// The keys that it shows: these are read more often.
     pub(super) fn shows(&self, keys: &[String]) {
-        let mut state = self.reader.state();
-        let shown = state.looks.entry(self.id).or_default();
-        if shown != keys {
-            *shown = keys.to_vec();
-            drop(state);
-            self.reader.wake.send_replace(());
-        }
+        self.reader.looks.send_if_modified(|looks| {
+            let shown = looks.shown.entry(self.id).or_default();
+            let is_other = shown != keys;
+            keys.clone_into(shown);
+            is_other
+        });
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        self.reader.state().looks.remove(&self.id);
-        self.reader.wake.send_replace(());
+        let remove = |looks: &mut Looks| drop(looks.shown.remove(&self.id));
+        self.reader.looks.send_modify(remove);
     }
 }
 
-impl State {
-    fn is_wanted(&self) -> bool {
-        !self.looks.is_empty() || self.until > Instant::now()
+impl Looks {
+    fn want(&self) -> bool {
+        !self.shown.is_empty() || self.until > Instant::now()
     }
 
-    fn wants(&self) -> FeedRequest {
-        let mut shown: Vec<_> = self.looks.values().flatten().cloned().collect();
+    /// The keys that somebody shows, and that can be read.
+    fn shown(&self, table: &LockTable) -> Vec<String> {
+        let mut shown: Vec<_> = self.shown.values().flatten().cloned().collect();
         shown.sort_unstable();
         shown.dedup();
-        shown.retain(|key| !self.table.unreadable.contains_key(key));
+        shown.retain(|key| !table.unreadable.contains_key(key));
         shown.truncate(MOST_SHOWN);
-        FeedRequest {
-            round: 0,
-            pattern: "*".to_owned(),
-            shown,
-            deadlocks: true,
-        }
+        shown
     }
 }
 
@@ -212,23 +209,22 @@ async fn read(
     client: Client,
     interval: Duration,
     state: Arc<Mutex<State>>,
-    mut woken: watch::Receiver<()>,
+    mut looks: watch::Receiver<Looks>,
     tell: watch::Sender<u64>,
 ) {
     loop {
-        while !lock(&state).is_wanted() {
-            if woken.changed().await.is_err() {
-                return;
-            }
+        if looks.wait_for(Looks::want).await.is_err() {
+            return;
         }
-        let (want, wants) = watch::channel(lock(&state).wants());
-        let mut updates = feed::begin(client.clone(), interval, wants);
-        while lock(&state).is_wanted() {
-            let until = lock(&state).until;
+        let (shows, shown) = watch::channel(Vec::new());
+        let mut updates = feed::begin(client.clone(), interval, "*", true, shown);
+        while looks.borrow().want() {
+            send_if_other(&shows, looks.borrow().shown(&lock(&state).table));
+            let until = looks.borrow().until;
             tokio::select! {
                 told = updates.recv() => {
                     // It has failed, and what it has read may not be answered for ever.
-                    let Some((_, update)) = told else {
+                    let Some(update) = told else {
                         sleep(AFTER_ERROR).await;
                         break;
                     };
@@ -236,12 +232,11 @@ async fn read(
                     state.table.take(update, Instant::now());
                     send_if_other(&tell, state.table.version);
                 }
-                woken = woken.changed() => if woken.is_err() {
+                changed = looks.changed() => if changed.is_err() {
                     return;
                 },
                 () = sleep_until(until), if until > Instant::now() => {}
             }
-            send_if_other(&want, lock(&state).wants());
         }
         // Who looks next waits for what is true then.
         lock(&state).table.pause();
@@ -281,14 +276,15 @@ mod tests {
         let reader = Reader::begin(client, Duration::from_secs(1));
         let look = reader.look();
         look.shows(&["j".to_owned(), "k".to_owned()]);
-        assert_eq!(reader.state().wants().shown, ["j", "k"]);
+        let shown = || reader.looks.borrow().shown(&reader.state().table);
+        assert_eq!(shown(), ["j", "k"]);
         let failed = Update::Failed(refused);
         reader.state().table.take(failed, Instant::now());
         assert!(reader.with(|table| table.failure().is_none()));
         let failed = Update::Failed(unanswered);
         reader.state().table.take(failed, Instant::now());
         assert!(reader.with(|table| table.failure().is_some()));
-        assert_eq!(reader.state().wants().shown, ["j"]);
+        assert_eq!(shown(), ["j"]);
     }
 
     /// By default Prometheus waits for 10 s, and then has no metric that says that the store is down.

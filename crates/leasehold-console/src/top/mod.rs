@@ -21,7 +21,7 @@ use futures_util::future::OptionFuture;
 use leasehold::Client;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{DefaultTerminal, Frame, Terminal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -31,6 +31,7 @@ use crate::ConsoleError;
 use crate::breaking::break_if;
 use crate::feed::{self, send_if_other};
 use crate::histories::Histories;
+use crate::lock_table::Update;
 use crate::view::KeyView;
 
 /// How often the screen is drawn without news, as times go on.
@@ -67,6 +68,7 @@ pub async fn top<E>(
         options,
         client,
         suspend,
+        shows: watch::Sender::default(),
         breaking: JoinSet::new(),
     };
     let ended = tokio::select! {
@@ -87,17 +89,15 @@ struct Top {
     client: Client,
     suspend: fn(),
     histories: Histories,
+    /// The keys on the screen.
+    shows: watch::Sender<Vec<String>>,
     /// Locks that are being broken; tells what came of it.
     breaking: JoinSet<String>,
 }
 
 impl Top {
     async fn run(&mut self) -> Result<(), ConsoleError> {
-        let (shows, shown) = watch::channel(self.model.shown());
-        let (client, interval) = (self.client.clone(), self.options.interval);
-        let read =
-            |pattern: &str| feed::begin(client.clone(), interval, pattern, true, shown.clone());
-        let mut updates = read(&self.model.pattern);
+        let mut updates = self.read();
         let enter = || Screen::enter().map_err(ConsoleError::Terminal);
         let mut screen = enter()?;
         let mut input = EventStream::new();
@@ -109,7 +109,7 @@ impl Top {
                 self.draw(&mut screen, now)?;
                 gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
                 draw_at = Instant::now() + TICK;
-                send_if_other(&shows, self.model.shown());
+                send_if_other(&self.shows, self.model.shown());
                 self.follow();
             }
             let history = self.model.history.as_mut();
@@ -128,7 +128,7 @@ impl Top {
                             screen = enter()?;
                         }
                         // What comes for another pattern comes too late.
-                        Some(Action::Read) => updates = read(&self.model.pattern),
+                        Some(Action::Read) => updates = self.read(),
                         Some(Action::Break(seen)) => {
                             self.breaking.spawn(break_key(self.client.clone(), seen));
                         }
@@ -156,6 +156,13 @@ impl Top {
                 () = sleep_until(draw_at) => {}
             }
         }
+    }
+
+    /// Begins to read the locks that match the filter.
+    fn read(&self) -> mpsc::Receiver<Update> {
+        let (client, interval) = (self.client.clone(), self.options.interval);
+        let shown = self.shows.subscribe();
+        feed::begin(client, interval, &self.model.pattern, true, shown)
     }
 
     fn draw(&mut self, screen: &mut Screen, now: Instant) -> Result<(), ConsoleError> {

@@ -68,7 +68,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
-use leasehold_store::sync::check_runtime;
+use leasehold_store::sync::{Mutex, check_runtime, lock};
 use leasehold_store::{
     AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError,
     Taken, Transacted, debug,
@@ -115,7 +115,7 @@ struct Inner {
     clock: Clock,
     session: Session,
     retention: Duration,
-    subscription: Subscription,
+    subscription: Mutex<Subscription>,
     watcher: Arc<LivenessWatch>,
     records: OpenRecords,
     audit: Option<Log>,
@@ -155,7 +155,7 @@ impl Inner {
             directory,
             audit,
             retention: options.retention,
-            subscription: Subscription::default(),
+            subscription: Mutex::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
             outbox,
@@ -262,7 +262,7 @@ impl LocalStore {
         if let Reply::Standing(standing) = &mut outcome.reply
             && standing.token.is_none()
         {
-            let listens = self.inner.subscription.state().reader.is_some();
+            let listens = lock(&self.inner.subscription).reader.is_some();
             if listens {
                 self.inner.watcher.note(key, standing);
             }
@@ -292,7 +292,7 @@ impl Records for LocalStore {
 
     async fn transact(&self, keys: &[&Key], step: Step<'_>) -> Result<Transacted, StoreError> {
         // Before the step: an inbox that opens meanwhile has not heard of it.
-        let epoch = self.inner.subscription.state().epoch;
+        let epoch = lock(&self.inner.subscription).epoch;
         let (commands, together) = match step {
             Step::One(command) => (slice::from_ref(command), false),
             Step::All(claims) => (claims, true),

@@ -11,25 +11,18 @@ use leasehold_store::sync::{Mutex, lock};
 use tokio::sync::Notify;
 
 use super::acquire_record::blocking;
-use super::{Inner, LOOK_PAUSE, step};
+use super::{Inner, LOOK_PAUSE, inbox, step};
 
 /// Even the last in line looks in every such round: the line may move up fast
 /// without its knowing, and a holder's death is to be seen within a second.
 const RAREST: u64 = 3;
 
-/// The keys for which claims of this client wait.
+/// The keys for which claims of this client wait: the claims, with their positions when it last
+/// looked or asked.
 #[derive(Debug, Default)]
 pub(super) struct LivenessWatch {
-    waiting: Mutex<BTreeMap<Key, Ours>>,
+    waiting: Mutex<BTreeMap<Key, BTreeMap<Arrival, u64>>>,
     wanted: Notify,
-}
-
-/// Claims of this client that waited for one key when it last looked or asked.
-#[derive(Debug, Default)]
-struct Ours {
-    arrivals: BTreeSet<Arrival>,
-    /// Of the first of them.
-    position: u64,
 }
 
 impl LivenessWatch {
@@ -37,10 +30,7 @@ impl LivenessWatch {
     pub(super) fn note(&self, key: &Key, standing: &Standing) {
         let mut waiting = lock(&self.waiting);
         let ours = waiting.entry(key.clone()).or_default();
-        if ours.arrivals.is_empty() || standing.position < ours.position {
-            ours.position = standing.position;
-        }
-        ours.arrivals.insert(standing.arrival);
+        ours.insert(standing.arrival, standing.position);
         self.wanted.notify_one();
     }
 
@@ -48,23 +38,24 @@ impl LivenessWatch {
     /// claim of this client, the rarer.
     fn due(&self, round: u64) -> Vec<Key> {
         let waiting = lock(&self.waiting);
-        let due = |ours: &Ours| round.is_multiple_of(ours.position.clamp(1, RAREST));
-        let due = waiting.iter().filter(|(_, ours)| due(ours));
+        let due = waiting.iter().filter(|(_, ours)| {
+            let first = ours.values().min().copied().unwrap_or_default();
+            round.is_multiple_of(first.clamp(1, RAREST))
+        });
         due.map(|(key, _)| key.clone()).collect()
     }
 
     /// Keeps those who wait as they stand now in that order, and answers the others.
     fn settle(&self, key: &Key, line: &[Arrival]) -> BTreeSet<Arrival> {
         let mut waiting = lock(&self.waiting);
-        let known = waiting.remove(key).unwrap_or_default().arrivals;
-        let ours = line.iter().zip(1..).filter(|(one, _)| known.contains(one));
-        let position = ours.clone().next().map(|(_, position)| position);
-        let arrivals: BTreeSet<_> = ours.map(|(one, _)| *one).collect();
-        let gone = &known - &arrivals;
-        if let Some(position) = position {
-            waiting.insert(key.clone(), Ours { arrivals, position });
+        let mut known = waiting.remove(key).unwrap_or_default();
+        let ours = line.iter().copied().zip(1..);
+        let ours = ours.filter(|(one, _)| known.remove(one).is_some());
+        let ours: BTreeMap<_, _> = ours.collect();
+        if !ours.is_empty() {
+            waiting.insert(key.clone(), ours);
         }
-        gone
+        known.into_keys().collect()
     }
 }
 
@@ -89,7 +80,7 @@ pub(super) async fn watch(store: Weak<Inner>, watcher: Arc<LivenessWatch>, epoch
             for arrival in watcher.settle(&key, &line) {
                 let (key, left) = (key.clone(), Duration::ZERO);
                 let next = Push::Next { key, arrival, left };
-                store.subscription.hear(epoch, next);
+                inbox::deliver(&store, epoch, next);
             }
         }
     }

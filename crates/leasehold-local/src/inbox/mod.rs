@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind as IoKind;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use leasehold_core::{Event, Inbox, Key, StoreTime};
 use leasehold_store::fork::Process;
+use leasehold_store::sync::lock;
 use leasehold_store::{Listening, Push, PushSink};
 use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
@@ -39,9 +40,8 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
     for event in events {
         if event.inbox() == store.session.inbox() {
             // What this client is told by its own step needs no datagram.
-            let epoch = store.subscription.state().epoch;
-            let push = Push::of(event, key, at, epoch);
-            store.subscription.hear(epoch, push);
+            let epoch = lock(&store.subscription).epoch;
+            deliver(store, epoch, Push::of(event, key, at, epoch));
         } else {
             let letter = letters.entry(event.inbox()).or_default();
             letter.push(Push::of(event, key, at, 0));
@@ -94,10 +94,7 @@ fn socket_path(directory: &Directory, name: &str) -> PathBuf {
 
 /// Whether the inbox of this client is open, and how it hears.
 #[derive(Default)]
-pub(super) struct Subscription(Mutex<SubscriptionState>);
-
-#[derive(Default)]
-pub(super) struct SubscriptionState {
+pub(super) struct Subscription {
     last_epoch: u64,
     /// The epoch of the open inbox; zero while none is open.
     pub(super) epoch: u64,
@@ -114,20 +111,14 @@ pub(super) struct Reader {
     sink: Arc<dyn PushSink>,
 }
 
-impl Subscription {
-    pub(super) fn state(&self) -> MutexGuard<'_, SubscriptionState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a push for the inbox of that epoch, if it is still open.
-    pub(super) fn hear(&self, epoch: u64, push: Push) {
-        let state = self.state();
-        let reader = state.reader.as_ref().filter(|_| state.epoch == epoch);
-        let sink = reader.map(|reader| reader.sink.clone());
-        drop(state);
-        if let Some(sink) = sink {
-            sink.push(push);
-        }
+/// Takes a push for the inbox of that epoch, if it is still open.
+pub(super) fn deliver(store: &Inner, epoch: u64, push: Push) {
+    let state = lock(&store.subscription);
+    let reader = state.reader.as_ref().filter(|_| state.epoch == epoch);
+    let sink = reader.map(|reader| reader.sink.clone());
+    drop(state);
+    if let Some(sink) = sink {
+        sink.push(push);
     }
 }
 
@@ -145,7 +136,7 @@ impl OpenInbox {
         sink: Arc<dyn PushSink>,
         watching: impl FnOnce(u64) -> W,
     ) -> Self {
-        let mut state = store.subscription.state();
+        let mut state = lock(&store.subscription);
         state.last_epoch += 1;
         let epoch = state.last_epoch;
         state.epoch = epoch;
@@ -176,7 +167,7 @@ impl Drop for OpenInbox {
         if self.process.has_forked() {
             return;
         }
-        let mut state = self.store.subscription.state();
+        let mut state = lock(&self.store.subscription);
         // A later one may have taken the place.
         if state.epoch == self.epoch {
             state.epoch = 0;
@@ -191,7 +182,7 @@ impl Drop for OpenInbox {
 /// Hears again after somebody has removed the socket. Before the next grant, if
 /// that client's files are made again before: no push is missed.
 pub(super) fn bind_again(store: &Arc<Inner>) {
-    let mut state = store.subscription.state();
+    let mut state = lock(&store.subscription);
     let epoch = state.epoch;
     if let Some(reader) = &mut state.reader {
         let _listening = reader.runtime.enter();
@@ -223,7 +214,7 @@ fn bind(store: &Inner) -> std::io::Result<UnixDatagram> {
 async fn read(socket: UnixDatagram, store: Weak<Inner>, epoch: u64, again: bool) {
     let hear = |push| {
         if let Some(store) = store.upgrade() {
-            store.subscription.hear(epoch, push);
+            deliver(&store, epoch, push);
         }
     };
     if again {

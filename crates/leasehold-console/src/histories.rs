@@ -140,12 +140,8 @@ async fn read(
     let tell = |history: Result<Vec<EntryView>, Error>| {
         send_if_other(known, Some(history.map_err(|error| error.to_string())));
     };
-    let mut log = match open(client, key) {
-        Ok(log) => log,
-        Err(error) => {
-            tell(Err(error));
-            return std::future::pending().await;
-        }
+    let Ok(mut log) = open(client, key).map_err(|error| tell(Err(error))) else {
+        return std::future::pending().await;
     };
     let mut load = LoadLimit::default();
     load.measure_round_trip(client).await;

@@ -82,7 +82,8 @@ pub struct LockTable {
     pub complete: bool,
     asked: Option<Instant>,
     answered: Option<Instant>,
-    failure: Option<Error>,
+    /// Why the store does not answer, if it does not.
+    pub failure: Option<Error>,
     /// Those among the locks of the last pass.
     pub deadlocks: Vec<DeadlockView>,
     /// Goes up with each change.
@@ -249,11 +250,6 @@ impl LockTable {
             }
         }
         locks
-    }
-
-    /// Why the store does not answer, if it does not.
-    pub fn failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
     }
 
     /// For how long the request under way has not been answered.
@@ -484,10 +480,10 @@ pub(crate) mod tests {
         let mut table = table(vec![held("a", 1, 0)]);
         let error = leasehold::connect("no-store:").await.unwrap_err();
         table.take(Update::Failed(error), at(1));
-        assert!(table.failure().is_some());
+        assert!(table.failure.is_some());
         assert_eq!(keys(&table, SortBy::Key), ["a"]);
         take_all(&mut table, pass(vec![held("a", 1, 0)]), at(2));
-        assert!(table.failure().is_none());
+        assert!(table.failure.is_none());
     }
 
     #[test]

@@ -214,21 +214,15 @@ pub(super) type Examined = (Instant, At<Report>);
 pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     // One examination at a time: others wait for it, and have the same.
     let mut examined = shared.examined.lock().await;
-    let known = examined.take().filter(|(until, _)| Instant::now() < *until);
-    let options = &shared.options;
-    let known = match known {
-        Some(known) => known,
-        None => {
-            let report = At {
-                found: examine(&options.url, &options.access).await?,
-                at: time(SystemTime::now()),
-                read_ms_ago: None,
-            };
-            (Instant::now() + EXAMINED, report)
-        }
-    };
-    let (_, report) = examined.insert(known);
-    Ok(Json(&*report).into_response())
+    if examined.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
+        let report = At {
+            found: examine(&shared.options.url, &shared.options.access).await?,
+            at: time(SystemTime::now()),
+            read_ms_ago: None,
+        };
+        *examined = Some((Instant::now() + EXAMINED, report));
+    }
+    Ok(Json(examined.as_ref().map(|(_, report)| report)).into_response())
 }
 
 #[derive(Deserialize)]

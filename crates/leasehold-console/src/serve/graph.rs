@@ -53,7 +53,7 @@ impl WaitsView {
     pub(super) fn of(table: &LockTable) -> Self {
         let mut view = Self {
             deadlocks: table.deadlocks.clone(),
-            error: table.failure().map(ToString::to_string),
+            error: table.failure.as_ref().map(ToString::to_string),
             ..Self::default()
         };
         let works = works(table);

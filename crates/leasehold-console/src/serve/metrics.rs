@@ -94,7 +94,7 @@ fn text(table: &LockTable, max_series: usize) -> String {
         let values = values.map(|(prefix, of)| (series(metric.0, "prefix", prefix), value(of)));
         add(&mut text, metric, values);
     }
-    let up = table.complete && table.failure().is_none();
+    let up = table.complete && table.failure.is_none();
     let age = table.data_age(Instant::now());
     for (metric, value) in [
         (UP, Some(f64::from(u8::from(up)))),

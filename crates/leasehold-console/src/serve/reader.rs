@@ -82,10 +82,6 @@ impl Reader {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
     /// Somebody looks from now on.
     pub(super) fn look(&self) -> Look {
         let (reader, mut id) = (self.clone(), 0);
@@ -98,7 +94,7 @@ impl Reader {
 
     /// The shortest pause between two tables for one page, if all of them show different ones.
     pub(super) fn pause(&self) -> Duration {
-        let (looks, cost) = (self.looks.borrow().shown.len(), self.state().cost);
+        let (looks, cost) = (self.looks.borrow().shown.len(), lock(&self.state).cost);
         let looks = u32::try_from(looks).unwrap_or(u32::MAX);
         cost.saturating_mul(looks).saturating_mul(SHARE)
     }
@@ -120,7 +116,7 @@ impl Reader {
 
     /// Asks something of the table.
     pub(super) fn with<T>(&self, ask: impl FnOnce(&LockTable) -> T) -> T {
-        ask(&self.state().table)
+        ask(&lock(&self.state).table)
     }
 
     /// What was made of the table, with its age now.
@@ -135,7 +131,7 @@ impl Reader {
 
     /// A table, made once for all who ask for the same.
     pub(super) fn select(&self, selection: &Selection) -> Arc<TableView> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let version = state.table.version;
         if let Some((made, table)) = state.tables.get(selection)
             && *made == version
@@ -160,7 +156,7 @@ impl Look {
         let mut changed = self.reader.changed.clone();
         let is_ready = |_: &u64| {
             self.reader
-                .with(|table| table.complete || table.failure().is_some())
+                .with(|table| table.complete || table.failure.is_some())
         };
         let ready = timeout(PATIENCE, changed.wait_for(is_ready)).await;
         drop(ready);
@@ -253,15 +249,15 @@ mod tests {
         let client = leasehold::connect("memory:").await.unwrap();
         let reader = Reader::begin(client, Duration::from_secs(1));
         let looks: Vec<_> = (0..200).map(|_| reader.look()).collect();
-        reader.state().cost = Duration::from_millis(20);
+        lock(&reader.state).cost = Duration::from_millis(20);
         assert_eq!(reader.pause(), Duration::from_secs(16));
         drop(looks);
         assert_eq!(reader.pause(), Duration::ZERO);
-        reader.state().cost = Duration::MAX;
+        lock(&reader.state).cost = Duration::MAX;
         let _look = reader.look();
         // It is measured anew with each table.
         reader.select(&Selection::default());
-        assert!(reader.state().cost < Duration::MAX);
+        assert!(lock(&reader.state).cost < Duration::MAX);
     }
 
     /// Its record may be damaged: that is no failure of the store, and all others are looked at.
@@ -276,14 +272,14 @@ mod tests {
         let reader = Reader::begin(client, Duration::from_secs(1));
         let look = reader.look();
         look.shows(&["j".to_owned(), "k".to_owned()]);
-        let shown = || reader.looks.borrow().shown(&reader.state().table);
+        let shown = || reader.looks.borrow().shown(&lock(&reader.state).table);
         assert_eq!(shown(), ["j", "k"]);
         let failed = Update::Failed(refused);
-        reader.state().table.take(failed, Instant::now());
-        assert!(reader.with(|table| table.failure().is_none()));
+        lock(&reader.state).table.take(failed, Instant::now());
+        assert!(reader.with(|table| table.failure.is_none()));
         let failed = Update::Failed(unanswered);
-        reader.state().table.take(failed, Instant::now());
-        assert!(reader.with(|table| table.failure().is_some()));
+        lock(&reader.state).table.take(failed, Instant::now());
+        assert!(reader.with(|table| table.failure.is_some()));
         assert_eq!(shown(), ["j"]);
     }
 
@@ -305,12 +301,12 @@ mod tests {
         let client = leasehold::connect("memory:").await.unwrap();
         let reader = Reader::begin(client.clone(), Duration::from_secs(1));
         let seen = |reader: &Reader| {
-            reader.with(|table| (table.locks().count(), table.failure().is_some()))
+            reader.with(|table| (table.locks().count(), table.failure.is_some()))
         };
         assert_eq!(reader.make(seen).await, (0, false));
         let error = client.mutex("").err().unwrap();
         let failed = Update::Failed(error);
-        reader.state().table.take(failed, Instant::now());
+        lock(&reader.state).table.take(failed, Instant::now());
         sleep_until(Instant::now() + LINGER * 2).await;
         let _lease = client.mutex("k").unwrap().lock().await.unwrap();
         assert_eq!(reader.make(seen).await, (1, false));

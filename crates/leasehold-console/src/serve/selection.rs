@@ -83,7 +83,7 @@ impl Selection {
             total: matching.len(),
             waiting: matching.iter().map(|lock| lock.waiting).sum(),
             rows: matching.iter().take(self.limit).map(RowView::of).collect(),
-            error: locks.failure().map(ToString::to_string),
+            error: locks.failure.as_ref().map(ToString::to_string),
             deadlocks: locks.deadlocks.len(),
             deadlock: locks.deadlocks.first().map(|first| first.sentence.clone()),
         }

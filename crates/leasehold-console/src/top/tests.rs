@@ -264,10 +264,10 @@ async fn a_store_that_refuses_from_the_beginning_ends_it_and_later_does_not() {
     let mut model = Model::new("*");
     let silent = Update::Failed(no_answer().await);
     model.take(silent, at(0)).unwrap();
-    assert!(model.table.failure().is_some());
+    assert!(model.table.failure.is_some());
     assert!(model.take(refused(), at(0)).is_err());
     pass(&mut model, vec![held("k", 1, 0)], at(1));
-    assert!(model.table.failure().is_none());
+    assert!(model.table.failure.is_none());
     model.take(refused(), at(2)).unwrap();
     assert_eq!(model.table.data_age(at(5)), Some(Duration::from_secs(4)));
 }

@@ -120,7 +120,7 @@ fn state(model: &Model, options: &TopOptions, now: Instant) -> (String, Style) {
         Some(age) => format!("this is {} old", whole_seconds(age)),
         None => "no data yet".to_owned(),
     };
-    if let Some(failure) = table.failure() {
+    if let Some(failure) = &table.failure {
         return (format!("{age}: {failure}; trying again"), warning);
     }
     if let Some(silent) = table.unanswered(now).filter(|silent| *silent >= PATIENCE) {

@@ -6,15 +6,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::widgets::{Cell, Row, StatefulWidget, Table, TableState};
 use unicode_width::UnicodeWidthStr;
 
-use crate::table::{Flexible, GAP, cut, fit};
+use crate::table::{GAP, cut, fit};
 
-/// A column, and what it can do without: see [`Flexible`].
-pub(super) struct Column {
-    pub(super) heading: &'static str,
-    pub(super) rank: u8,
-    pub(super) least: usize,
-    pub(super) cells: Vec<(String, Style)>,
-}
+/// A column: its heading, its rank and its least width (see [`Flexible`](crate::table::Flexible)),
+/// and its cells.
+pub(super) type Column = (&'static str, u8, usize, Vec<(String, Style)>);
 
 /// Draws the columns that have room, under their headings; empty ones not at all. The chosen line is
 /// marked.
@@ -25,31 +21,27 @@ pub(super) fn draw(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    columns.retain(|column| column.cells.iter().any(|(cell, _)| !cell.is_empty()));
-    let flexible = columns.iter().map(|column| Flexible {
-        rank: column.rank,
-        least: column.least,
-        natural: column
-            .cells
-            .iter()
-            .map(|(cell, _)| cell.width())
-            .fold(column.heading.width(), usize::max),
-    });
-    let widths = fit(&flexible.collect::<Vec<_>>(), area.width.into());
+    columns.retain(|(.., cells)| cells.iter().any(|(cell, _)| !cell.is_empty()));
+    let flexible = |(heading, rank, least, cells): &Column| {
+        let widths = cells.iter().map(|(cell, _)| cell.width());
+        (*rank, *least, widths.fold(heading.width(), usize::max))
+    };
+    let flexible: Vec<_> = columns.iter().map(flexible).collect();
+    let widths = fit(&flexible, area.width.into());
     let shown = columns.iter().zip(widths);
     let shown: Vec<_> = shown
         .filter_map(|(column, width)| Some((column, width?)))
         .collect();
-    let lines = columns.first().map_or(0, |column| column.cells.len());
+    let lines = columns.first().map_or(0, |(.., cells)| cells.len());
     let row = |line: usize| {
-        let cells = shown.iter().map(|(column, width)| {
-            let (text, style) = &column.cells[line];
+        let cells = shown.iter().map(|((.., cells), width)| {
+            let (text, style) = &cells[line];
             Cell::new(cut(text, *width)).style(*style)
         });
         Row::new(cells)
     };
     let headings = shown.iter();
-    let headings = headings.map(|(column, width)| Cell::new(cut(column.heading, *width)));
+    let headings = headings.map(|((heading, ..), width)| Cell::new(cut(heading, *width)));
     let widths = shown
         .iter()
         .map(|(_, width)| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));

@@ -207,20 +207,16 @@ fn draw_table(model: &Model, options: &TopOptions, now: Instant, area: Rect, buf
     let locks: Vec<_> = model.lines().collect();
     // What it is sorted by stays beside these three.
     let rank = |sort: SortBy, rank: u8| if model.sort == sort { 3 } else { rank };
-    let column = |heading, rank, least, cell: &dyn Fn(&Lock) -> String| Column {
-        heading,
-        rank,
-        least,
-        cells: locks
-            .iter()
-            .map(|(lock, _)| (escape(&cell(lock)).into_owned(), Style::new()))
-            .collect(),
+    let column = |heading, rank, least, cell: &dyn Fn(&Lock) -> String| -> Column {
+        let cells = locks.iter().map(|(lock, _)| cell(lock));
+        let cells = cells.map(|cell| (escape(&cell).into_owned(), Style::new()));
+        (heading, rank, least, cells.collect())
     };
     let age = |lock: &Lock| lock.age(now).map(whole_seconds).unwrap_or_default();
     let mut lease = column("LEASE", 4, WHOLE, &|lock| {
         lock.left(now).map(bar).unwrap_or_default()
     });
-    for ((_, style), (lock, _)) in lease.cells.iter_mut().zip(&locks) {
+    for ((_, style), (lock, _)) in lease.3.iter_mut().zip(&locks) {
         *style = urgency(lock.left(now), options);
     }
     let columns = vec![
@@ -316,12 +312,7 @@ fn draw_details(
         };
         let cells = claims.iter();
         let cells = cells.map(|claim| (escape(&cell(claim)).into_owned(), Style::new()));
-        Column {
-            heading,
-            rank,
-            least,
-            cells: cells.collect(),
-        }
+        (*heading, rank, least, cells.collect::<Vec<_>>())
     });
     let heading = options.coloured(BOLD, Color::Cyan);
     draw_columns(columns.collect(), heading, None, area, buffer);

@@ -2,7 +2,7 @@
 //! all who show it, within a limit on the load of the store.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -99,10 +99,9 @@ impl Histories {
 /// The newest entries of a key now, the newest first.
 #[cfg(feature = "serve")]
 pub(crate) async fn newest(client: &Client, key: &str) -> Result<Vec<EntryView>, Error> {
-    let mut log = open(client, key)?;
-    let mut newest = VecDeque::new();
+    let (mut log, mut newest) = (open(client, key)?, Vec::new());
     while read_page(&mut log, &mut newest).await? {}
-    Ok(newest.into())
+    Ok(newest)
 }
 
 fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {
@@ -111,22 +110,16 @@ fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {
 }
 
 /// Adds a page of entries. Answers whether there may be more.
-async fn read_page(
-    log: &mut AuditLog<'_>,
-    newest: &mut VecDeque<EntryView>,
-) -> Result<bool, Error> {
+async fn read_page(log: &mut AuditLog<'_>, newest: &mut Vec<EntryView>) -> Result<bool, Error> {
     let page = log.next().await?;
     add(newest, &page);
     Ok(!page.is_empty())
 }
 
-fn add(newest: &mut VecDeque<EntryView>, page: &[AuditRecord]) {
-    for record in page {
-        newest.push_front(EntryView::from(record));
-    }
+fn add(newest: &mut Vec<EntryView>, page: &[AuditRecord]) {
+    newest.splice(0..0, page.iter().rev().map(EntryView::from));
     // The servers of a set come one after the other.
-    let all = newest.make_contiguous();
-    all.sort_by_key(|entry| Reverse(entry.at));
+    newest.sort_by_key(|entry| Reverse(entry.at));
     newest.truncate(MOST_ENTRIES);
 }
 
@@ -145,14 +138,14 @@ async fn read(
     };
     let mut load = LoadLimit::default();
     load.measure_round_trip(client).await;
-    let mut newest = VecDeque::new();
+    let mut newest = Vec::new();
     loop {
         let asked = Instant::now();
         match read_page(&mut log, &mut newest).await {
             Ok(has_more) => {
                 load.record(asked.elapsed(), 1);
                 if !has_more {
-                    tell(Ok(newest.iter().cloned().collect()));
+                    tell(Ok(newest.clone()));
                     sleep(interval).await;
                 }
                 sleep(load.take_pause_up_to(LONGEST_PAUSE)).await;
@@ -174,7 +167,7 @@ mod tests {
 
     #[test]
     fn entries_of_all_servers_are_sorted_by_their_time() {
-        let mut newest = VecDeque::new();
+        let mut newest = Vec::new();
         for seconds in [[1, 4], [2, 3]] {
             let page = seconds.map(|second| {
                 let (at, key) = (StoreTime(second * 1_000_000), Key::new("k").unwrap());

@@ -87,9 +87,6 @@ fn look_into(
     let Some(Record { header, queue, .. }) = record.filter(is_meant) else {
         return Ok(None);
     };
-    if queue.is_empty() {
-        return Ok(None);
-    }
     let seen = look(inner, &header.key, &queue)?;
     let somebody = !seen.holders.is_empty() || !seen.waiters.is_empty();
     Ok(somebody.then_some((header.key, seen)))

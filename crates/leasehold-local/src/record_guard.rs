@@ -62,7 +62,7 @@ impl RecordGuard {
         }
         let whole = record.whole()?;
         let half = self.room_for(whole.len(), record.half);
-        let half = half.map_err(|errno| self.failed("write to", errno))?;
+        let half = half.map_err(|errno| self.record.failed("write to", errno))?;
         Ok(record.move_to(half, whole))
     }
 
@@ -101,7 +101,7 @@ impl RecordGuard {
     ) -> Result<(), StoreError> {
         for (at, bytes) in writes {
             let written = file::write(&self.file.fd, bytes, *at);
-            written.map_err(|errno| self.failed("write to", errno))?;
+            written.map_err(|errno| self.record.failed("write to", errno))?;
         }
         self.used = match record.half.is_large() {
             true => self.size,
@@ -115,10 +115,6 @@ impl RecordGuard {
     /// Removes the record.
     pub(super) fn remove(mut self) {
         self.used = 0;
-    }
-
-    fn failed(&self, doing: &str, errno: Errno) -> StoreError {
-        self.record.store.directory.failed(doing, errno)
     }
 }
 

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use leasehold::doctor::{Report, examine};
 use leasehold::{Broken, Error, ErrorKind, Invalid, Key};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Shared;
@@ -233,17 +234,11 @@ pub(super) struct Breaking {
     tokens: BTreeSet<u64>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Broke {
-    holders: u64,
-    said: String,
-}
-
 /// Breaks a lock, if its holders still are those that were seen.
 pub(super) async fn break_key(
     State(shared): State<Arc<Shared>>,
     breaking: Result<Json<Breaking>, JsonRejection>,
-) -> Result<Json<Broke>, Problem> {
+) -> Result<Json<Value>, Problem> {
     if !shared.options.auth.may_break {
         let problem = Problem::new(StatusCode::FORBIDDEN, "breaking locks is not allowed here");
         return Err(problem.hint("start leasehold serve with --allow-break"));
@@ -256,6 +251,8 @@ pub(super) async fn break_key(
     };
     match break_if(&shared.client, &key, None, are_these).await? {
         (None, said) => Err(Problem::new(StatusCode::CONFLICT, said)),
-        (Some(Broken { holders, .. }), said) => Ok(Json(Broke { holders, said })),
+        (Some(Broken { holders, .. }), said) => {
+            Ok(Json(json!({ "holders": holders, "said": said })))
+        }
     }
 }

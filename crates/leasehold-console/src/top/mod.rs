@@ -101,12 +101,13 @@ impl Top {
         let enter = || Screen::enter().map_err(ConsoleError::Terminal);
         let mut screen = enter()?;
         let mut input = EventStream::new();
-        let mut draw_at = Instant::now();
-        let mut gather = GATHER;
+        let (mut draw_at, mut gather) = (Instant::now(), GATHER);
         loop {
             let now = Instant::now();
             if draw_at <= now {
-                self.draw(&mut screen, now)?;
+                let (model, options) = (&mut self.model, &self.options);
+                let draw = |frame: &mut Frame<'_>| view::draw(model, options, now, frame);
+                screen.draw(draw).map_err(ConsoleError::Terminal)?;
                 gather = GATHER.max(now.elapsed() * GATHER_FACTOR);
                 draw_at = Instant::now() + TICK;
                 send_if_other(&self.shows, self.model.shown());
@@ -163,11 +164,6 @@ impl Top {
         let (client, interval) = (self.client.clone(), self.options.interval);
         let shown = self.shows.subscribe();
         feed::begin(client, interval, &self.model.pattern, true, shown)
-    }
-
-    fn draw(&mut self, screen: &mut Screen, now: Instant) -> Result<(), ConsoleError> {
-        let draw = |frame: &mut Frame<'_>| view::draw(&mut self.model, &self.options, now, frame);
-        screen.draw(draw).map_err(ConsoleError::Terminal)
     }
 
     /// Follows the history of the key whose details are shown.

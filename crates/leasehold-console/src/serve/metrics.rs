@@ -86,7 +86,17 @@ fn text(table: &LockTable, max_series: usize) -> String {
     }
     let dropped = prefixes.len().saturating_sub(max_series);
     if dropped > 0 {
-        fold_the_smallest(&mut prefixes, dropped);
+        // Those with the fewest waiters and holders are counted as one.
+        let sizes = prefixes.iter();
+        let mut sizes: Vec<_> = sizes
+            .map(|(name, of)| (of.waiters, of.held, *name))
+            .collect();
+        sizes.sort_unstable();
+        let mut other = Prefix::default();
+        for (_, _, name) in sizes.into_iter().take(dropped) {
+            other.join(prefixes.remove(name).unwrap_or_default());
+        }
+        prefixes.entry(OTHER).or_default().join(other);
     }
     let mut text = String::new();
     for (metric, value) in OF_PREFIX {
@@ -107,20 +117,6 @@ fn text(table: &LockTable, max_series: usize) -> String {
         }
     }
     text
-}
-
-/// Counts those with the fewest waiters and holders as one.
-fn fold_the_smallest(prefixes: &mut BTreeMap<&str, Prefix>, dropped: usize) {
-    let sizes = prefixes.iter();
-    let mut sizes: Vec<_> = sizes
-        .map(|(name, of)| (of.waiters, of.held, *name))
-        .collect();
-    sizes.sort_unstable();
-    let mut other = Prefix::default();
-    for (_, _, name) in sizes.into_iter().take(dropped) {
-        other.join(prefixes.remove(name).unwrap_or_default());
-    }
-    prefixes.entry(OTHER).or_default().join(other);
 }
 
 impl Prefix {

@@ -46,7 +46,17 @@ impl Model {
         match self.over.take() {
             None => self.command(key.code, now),
             Some(Overlay::Help) => None,
-            Some(Overlay::Filter(filter)) => self.edit(filter, key.code),
+            Some(Overlay::Filter(mut filter)) => {
+                match key.code {
+                    KeyCode::Esc => return None,
+                    KeyCode::Enter => return self.filter(&pattern_of(&filter)),
+                    KeyCode::Backspace => drop(filter.pop()),
+                    KeyCode::Char(c) => filter.push(c),
+                    _ => {}
+                }
+                self.over = Some(Overlay::Filter(filter));
+                None
+            }
             Some(Overlay::Confirm(view)) => match key.code {
                 KeyCode::Char('y' | 'Y') => {
                     self.tell(format!("breaking {}", view.key), now);
@@ -109,18 +119,6 @@ impl Model {
         self.chosen = self.order.get(self.at).cloned();
     }
 
-    fn edit(&mut self, mut filter: String, code: KeyCode) -> Option<Action> {
-        match code {
-            KeyCode::Esc => return None,
-            KeyCode::Enter => return self.filter(&pattern_of(&filter)),
-            KeyCode::Backspace => drop(filter.pop()),
-            KeyCode::Char(c) => filter.push(c),
-            _ => {}
-        }
-        self.over = Some(Overlay::Filter(filter));
-        None
-    }
-
     fn filter(&mut self, pattern: &str) -> Option<Action> {
         self.details = None;
         if pattern == self.pattern {
@@ -155,7 +153,7 @@ impl Model {
 fn pattern_of(typed: &str) -> String {
     match typed {
         "" => "*".to_owned(),
-        pattern if is_pattern(pattern) => pattern.to_owned(),
+        pattern if pattern.contains(['*', '?', '[', '\\']) => pattern.to_owned(),
         part => format!("*{part}*"),
     }
 }
@@ -166,8 +164,4 @@ fn typed_of(pattern: &str) -> &str {
     let part = within.map(|rest| rest.strip_suffix('*').unwrap_or(rest));
     part.filter(|part| pattern_of(part) == pattern)
         .unwrap_or(pattern)
-}
-
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '[', '\\'])
 }

@@ -61,27 +61,22 @@ impl Model {
         let sorted = Some((self.table.version, self.sort));
         if self.sorted != sorted {
             self.sorted = sorted;
-            self.sort_keys(now);
+            let locks = self.table.sorted(self.sort, now, |_| true);
+            self.order = locks.iter().map(|lock| lock.view.key.clone()).collect();
+            match &self.chosen {
+                None => self.at = 0,
+                Some(chosen) => match self.order.iter().position(|key| key == chosen) {
+                    Some(at) => self.at = at,
+                    // The lock is gone: the one in its place is the next.
+                    None => self.chosen = self.order.get(self.at).cloned(),
+                },
+            }
         }
         self.at = self.at.min(self.order.len().saturating_sub(1));
         let lowest = self.at.saturating_sub(self.height - 1);
         self.top = self.top.clamp(lowest, self.at);
         let furthest = self.order.len().saturating_sub(self.height);
         self.top = self.top.min(furthest.max(lowest));
-    }
-
-    fn sort_keys(&mut self, now: Instant) {
-        let locks = self.table.sorted(self.sort, now, |_| true);
-        self.order = locks.iter().map(|lock| lock.view.key.clone()).collect();
-        let Some(chosen) = &self.chosen else {
-            self.at = 0;
-            return;
-        };
-        match self.order.iter().position(|key| key == chosen) {
-            Some(at) => self.at = at,
-            // The lock is gone: the one in its place is the next.
-            None => self.chosen = self.order.get(self.at).cloned(),
-        }
     }
 
     /// The lines of the table on the screen; true for the chosen one.

@@ -252,10 +252,11 @@ impl Directory {
         let shared = self.shared.as_ref()?;
         let (at, name) = self.at(name);
         let opened = openat(at, name, SOCKET, Mode::empty()).and_then(|socket| {
-            // A link to the socket of another program is not sent to.
-            match shared.is_socket(&fstat(&socket)?) {
-                true => Ok(socket),
-                false => Err(Errno::ACCESS),
+            let stat = fstat(&socket)?;
+            // A link to the socket of another program is not sent to: its group is another.
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Socket if stat.st_gid == shared.group.gid => Ok(socket),
+                _ => Err(Errno::ACCESS),
             }
         });
         Some(opened)

@@ -66,7 +66,10 @@ impl OpenRecords {
         if let Some(record) = records.get(name) {
             return record.clone();
         }
-        let most = most_open();
+        // The same share of what this process may have open, if that is less.
+        let limit = getrlimit(Resource::Nofile).current;
+        let share = limit.and_then(|limit| usize::try_from(limit / 4).ok());
+        let most = share.unwrap_or(MOST_OPEN).min(MOST_OPEN);
         let is_room = OPEN.load(Ordering::Relaxed) < most;
         if records.len() >= [FEW_OPEN, most][usize::from(is_room)] {
             let mut all = records.iter();
@@ -76,13 +79,6 @@ impl OpenRecords {
         }
         records.entry(name.clone()).or_default().clone()
     }
-}
-
-/// The same share of what this process may have open, if that is less.
-fn most_open() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
-    let share = limit.and_then(|limit| usize::try_from(limit / 4).ok());
-    share.unwrap_or(MOST_OPEN).min(MOST_OPEN)
 }
 
 /// Where a key's record is.

@@ -17,8 +17,8 @@ use std::path::Path;
 use leasehold_store::random::random_u64;
 use leasehold_store::{ErrorKind, StoreError};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, fchmod, fchown, fstat,
-    linkat, openat, renameat_with, statat, unlinkat,
+    AtFlags, Gid, Mode, OFlags, RawMode, RenameFlags, Stat, fchmod, fchown, fstat, linkat, openat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::geteuid;
@@ -95,11 +95,6 @@ impl GroupDir {
         let (part, name) = name.split_once('/').unwrap_or((name, "."));
         let number = PARTS.iter().position(|one| *one == part)?;
         Some((self.parts[number].as_fd(), name))
-    }
-
-    /// Whether that is a socket that belongs to the group, as those made in its directory do.
-    pub(super) fn is_socket(&self, stat: &Stat) -> bool {
-        FileType::from_raw_mode(stat.st_mode) == FileType::Socket && stat.st_gid == self.group.gid
     }
 
     /// What is wrong with a file that could not be opened; `None`: nothing that can be seen.

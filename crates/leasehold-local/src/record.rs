@@ -56,7 +56,7 @@ const SLACK: usize = 1024;
 const LONGEST: usize = 64 << 20;
 
 /// Reads so many bytes from there on, or as many as there are.
-pub(super) type Source<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, Errno> + 'a;
+pub(super) type Source<'a> = dyn Fn(usize, usize) -> Result<Vec<u8>, Flaw> + 'a;
 
 /// What the first line says: which half of the file counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,18 +166,6 @@ pub(super) enum Flaw {
     Unreadable(Errno),
 }
 
-impl From<Errno> for Flaw {
-    fn from(errno: Errno) -> Self {
-        Self::Unreadable(errno)
-    }
-}
-
-impl From<serde_json::Error> for Flaw {
-    fn from(_: serde_json::Error) -> Self {
-        Self::Torn
-    }
-}
-
 /// A record that was read, or is about to be written.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -223,7 +211,7 @@ impl Record {
             return Ok(None);
         }
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or(&head);
-        let half: Half = serde_json::from_slice(line)?;
+        let half: Half = serde_json::from_slice(line).map_err(|_| Flaw::Torn)?;
         match half.leasehold {
             FORMAT | LAST => {}
             0 | 1 => return Err(Flaw::Torn),
@@ -233,8 +221,8 @@ impl Record {
         let middle = lines.iter().position(|byte| *byte == b'\n');
         let (header, queue) = lines.split_at(middle.ok_or(Flaw::Torn)?);
         let mut record = Self {
-            header: serde_json::from_slice(header)?,
-            queue: serde_json::from_slice(queue)?,
+            header: serde_json::from_slice(header).map_err(|_| Flaw::Torn)?,
+            queue: serde_json::from_slice(queue).map_err(|_| Flaw::Torn)?,
             half,
             line: head,
             number: half.first,
@@ -257,7 +245,7 @@ impl Record {
         while let Some(number) = self.number.checked_add(1)
             && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
         {
-            let change: Change<'_> = serde_json::from_slice(&lines)?;
+            let change: Change<'_> = serde_json::from_slice(&lines).map_err(|_| Flaw::Torn)?;
             let possible = self.queue.check_clock(change.at);
             possible.map_err(|_| Flaw::Torn)?;
             remove_dead::apply_without(
@@ -317,7 +305,7 @@ fn frame_at(
     at: usize,
     end: usize,
     number: u64,
-) -> Result<Option<Vec<u8>>, Errno> {
+) -> Result<Option<Vec<u8>>, Flaw> {
     let Some(room) = end.checked_sub(at.saturating_add(FRAME_HEAD)) else {
         return Ok(None);
     };

@@ -59,12 +59,23 @@ impl From<&AuditRecord> for EntryView {
         if let Some(hold) = hold {
             sentence += &format!(", token {}", hold.token.get());
         }
+        let view = |hold: &AuditedHold| {
+            let (mode, weight, _) = mode_of(hold.mode);
+            HoldView {
+                token: hold.token.get(),
+                arrival: hold.arrival.0,
+                claim: hold.claim.clone(),
+                mode,
+                weight,
+                owner: OwnerView::of(&hold.owner),
+            }
+        };
         Self {
             at: at(record.entry.at),
             key: record.key.to_string(),
             server: record.server.clone(),
             event,
-            hold: hold.map(HoldView::from),
+            hold: hold.map(view),
             details,
             sentence,
         }
@@ -171,20 +182,6 @@ fn at(at: StoreTime) -> Timestamp {
 fn who(hold: &AuditedHold) -> String {
     let owner = OwnerView::of(&hold.owner).map(|owner| owner.to_string());
     owner.unwrap_or_else(|| format!("the claim {}", hold.claim))
-}
-
-impl From<&AuditedHold> for HoldView {
-    fn from(hold: &AuditedHold) -> Self {
-        let (mode, weight, _) = mode_of(hold.mode);
-        Self {
-            token: hold.token.get(),
-            arrival: hold.arrival.0,
-            claim: hold.claim.clone(),
-            mode,
-            weight,
-            owner: OwnerView::of(&hold.owner),
-        }
-    }
 }
 
 impl EntryView {

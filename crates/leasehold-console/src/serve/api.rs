@@ -91,12 +91,6 @@ impl From<QueryRejection> for Problem {
     }
 }
 
-impl From<JsonRejection> for Problem {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::new(rejection.status(), rejection.body_text())
-    }
-}
-
 pub(super) async fn not_found(uri: Uri) -> Problem {
     let message = format!("no such path: {:?}", uri.path());
     Problem::new(StatusCode::NOT_FOUND, message).hint("docs/serve.md lists the paths")
@@ -243,6 +237,7 @@ pub(super) async fn break_key(
         let problem = Problem::new(StatusCode::FORBIDDEN, "breaking locks is not allowed here");
         return Err(problem.hint("start leasehold serve with --allow-break"));
     }
+    let breaking = breaking.map_err(|it| Problem::new(it.status(), it.body_text()));
     let Json(Breaking { key, tokens }) = breaking?;
     Key::new(&key)?;
     let are_these = |now: &KeyView| {

@@ -76,16 +76,6 @@ enum Stage {
     Streaming,
 }
 
-impl Stage {
-    fn of(answer: &Response) -> Self {
-        let content = answer.headers().get(CONTENT_TYPE);
-        match content.is_some_and(|content| content == "text/event-stream") {
-            true => Self::Streaming,
-            false => Self::Answered,
-        }
-    }
-}
-
 /// The connections that are open, in the order in which they can be done without.
 #[derive(Clone, Default)]
 struct Open(Arc<Mutex<BTreeMap<(Stage, u64), AbortHandle>>>);
@@ -146,8 +136,10 @@ async fn converse(
     let service = service_fn(|request| {
         let answering = router.call(request);
         async {
-            let Ok(answer) = answering.await;
-            place.reached(Stage::of(&answer));
+            let Ok::<Response, _>(answer) = answering.await;
+            let content = answer.headers().get(CONTENT_TYPE);
+            let streams = content.is_some_and(|content| content == "text/event-stream");
+            place.reached([Stage::Answered, Stage::Streaming][usize::from(streams)]);
             Ok::<_, Infallible>(answer)
         }
     });

@@ -109,8 +109,10 @@ impl Directory {
             user_dir::check_owner(&path, &found.fd, &opened)?;
         }
         machine::check_file_system(&path, &found.fd)?;
+        // To be looked into, and locked.
+        let fd = open_at(found.fd.as_fd(), ".", PART, Mode::empty());
         let directory = Self {
-            fd: found.open().map_err(|errno| failed(&path, "open", errno))?,
+            fd: fd.map_err(|errno| failed(&path, "open", errno))?,
             inode: inode_of(&opened),
             path,
             shared,

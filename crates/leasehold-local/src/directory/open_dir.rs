@@ -19,17 +19,10 @@ use crate::errors::{command, failed, refused};
 
 /// What is at the end of a path.
 pub(super) struct Found {
-    /// The directory. What it is can be looked at; see [`Found::open`].
+    /// The directory. What it is can be looked at, and no more.
     pub(super) fd: OwnedFd,
     /// The directories on the way. (Not known but on Linux.)
     pub(super) through: Vec<(PathBuf, Stat)>,
-}
-
-impl Found {
-    /// Opens the directory, to be looked into and locked.
-    pub(super) fn open(&self) -> Result<OwnedFd, Errno> {
-        super::open_at(self.fd.as_fd(), ".", super::PART, Mode::empty())
-    }
 }
 
 /// What is made if it is missing.

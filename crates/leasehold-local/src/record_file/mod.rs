@@ -230,14 +230,15 @@ pub(super) fn size_of(stat: &Stat) -> usize {
 /// Reads from a file of that size no more than there is, whatever a damaged record says of its
 /// length. Reads ahead, since a system call for each short frame costs more than the bytes: a file of one
 /// block at once, and of a larger one some frames.
-fn source(file: &OwnedFd, size: usize) -> impl Fn(usize, usize) -> Result<Vec<u8>, Errno> {
+fn source(file: &OwnedFd, size: usize) -> impl Fn(usize, usize) -> Result<Vec<u8>, Flaw> {
     let ahead = RefCell::new((0, Vec::new()));
     let least = if size > BLOCK { BLOCK / 4 } else { BLOCK };
     move |at: usize, length: usize| {
         let (start, bytes) = &mut *ahead.borrow_mut();
         if at < *start || at.saturating_add(length) > *start + bytes.len() {
             let wanted = length.max(least).min(size.saturating_sub(at));
-            (*start, *bytes) = (at, file::read(file, at, wanted)?);
+            *bytes = file::read(file, at, wanted).map_err(Flaw::Unreadable)?;
+            *start = at;
         }
         let found = &bytes[at - *start..];
         Ok(found[..length.min(found.len())].to_vec())

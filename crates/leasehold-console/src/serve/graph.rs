@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::deadlocks::DeadlockView;
 use crate::lock_table::{Lock, LockTable};
@@ -17,21 +18,17 @@ const MOST_WAITERS: usize = 20;
 /// The graph. A claim that tells what it belongs to is one node with all of its context.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct WaitsView {
-    keys: Vec<KeyNode>,
+    /// Each with its `key` and its `kind`.
+    keys: Vec<Value>,
     claims: Vec<ClaimNode>,
-    holds: Vec<Edge>,
-    waits: Vec<Edge>,
+    /// Which `claim` holds which `key`, and which waits for which.
+    holds: Vec<Value>,
+    waits: Vec<Value>,
     deadlocks: Vec<DeadlockView>,
     /// How many keys and claims have no room.
     more: usize,
     /// Why the store could not be read the last time.
     error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct KeyNode {
-    key: String,
-    kind: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -41,12 +38,6 @@ struct ClaimNode {
     owner: Option<OwnerView>,
     /// How many other processes run within it.
     inner: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Edge {
-    claim: String,
-    key: String,
 }
 
 impl WaitsView {
@@ -62,10 +53,8 @@ impl WaitsView {
         view.more = waited_for.clone().count().saturating_sub(MOST_KEYS);
         for found in waited_for.take(MOST_KEYS) {
             let (lock, waiting) = (&found.view, found.waiting);
-            view.keys.push(KeyNode {
-                key: lock.key.clone(),
-                kind: lock.kind,
-            });
+            let waited_for = json!({ "key": lock.key, "kind": lock.kind });
+            view.keys.push(waited_for);
             view.more += waiting.saturating_sub(MOST_WAITERS);
             let waiters = lock.waiters.iter().take(MOST_WAITERS);
             // In order of the keys, and of the queue of each.
@@ -76,8 +65,7 @@ impl WaitsView {
                     let claims = claims.map_or_else(|| from_ref(&claim), Vec::as_slice);
                     view.claims.push(node(id.clone(), claims));
                 }
-                let key = lock.key.clone();
-                let edge = Edge { claim: id, key };
+                let edge = json!({ "claim": id, "key": lock.key });
                 match claim.position {
                     Some(_) => view.waits.push(edge),
                     None => view.holds.push(edge),
@@ -158,16 +146,10 @@ mod tests {
         let mut y = lock("y", 2, 1);
         y.waiters[0] = within(y.waiters[0].clone(), "aa.bb");
         let graph = WaitsView::of(&table(vec![x, y, lock("z", 3, 0)]));
-        let keys: Vec<_> = graph.keys.iter().map(|node| &*node.key).collect();
+        let keys: Vec<_> = graph.keys.iter().map(|node| &node["key"]).collect();
         assert_eq!(keys, ["x", "y"], "nobody waits for z");
-        let edges = |edges: &[Edge]| -> Vec<String> {
-            let edges = edges.iter();
-            edges
-                .map(|edge| format!("{} {}", edge.claim, edge.key))
-                .collect()
-        };
-        assert_eq!(edges(&graph.holds)[0], "aa x");
-        assert_eq!(edges(&graph.waits)[1], "aa y");
+        assert_eq!(graph.holds[0], json!({ "claim": "aa", "key": "x" }));
+        assert_eq!(graph.waits[1], json!({ "claim": "aa", "key": "y" }));
         assert_eq!(graph.claims.len(), 3, "that one, and two of no context");
     }
 

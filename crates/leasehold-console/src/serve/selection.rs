@@ -78,30 +78,27 @@ impl Selection {
         let all = self.pattern == "*";
         let fits = |lock: &Lock| all || glob::matches(&self.pattern, &lock.view.key);
         let matching = locks.sorted(self.sort, Instant::now(), fits);
+        let row = |lock: &&Lock| {
+            let KeyView { key, holders, .. } = &lock.view;
+            let waiters = lock.view.waiters.iter().take(FIRST_WAITERS);
+            RowView {
+                waiting: lock.waiting,
+                view: KeyView {
+                    waiters: waiters.cloned().collect(),
+                    holders: holders.clone(),
+                    key: key.clone(),
+                    ..lock.view
+                },
+            }
+        };
         TableView {
             pattern: self.pattern.clone(),
             total: matching.len(),
             waiting: matching.iter().map(|lock| lock.waiting).sum(),
-            rows: matching.iter().take(self.limit).map(RowView::of).collect(),
+            rows: matching.iter().take(self.limit).map(row).collect(),
             error: locks.failure.as_ref().map(ToString::to_string),
             deadlocks: locks.deadlocks.len(),
             deadlock: locks.deadlocks.first().map(|first| first.sentence.clone()),
-        }
-    }
-}
-
-impl RowView {
-    fn of(lock: &&Lock) -> Self {
-        let KeyView { key, holders, .. } = &lock.view;
-        let waiters = lock.view.waiters.iter().take(FIRST_WAITERS);
-        Self {
-            waiting: lock.waiting,
-            view: KeyView {
-                waiters: waiters.cloned().collect(),
-                holders: holders.clone(),
-                key: key.clone(),
-                ..lock.view
-            },
         }
     }
 }

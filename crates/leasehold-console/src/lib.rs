@@ -12,8 +12,6 @@
 pub mod breaking;
 pub mod deadlocks;
 pub mod duration;
-#[cfg(any(feature = "top", feature = "serve"))]
-mod error;
 pub mod escape;
 pub mod feed;
 #[cfg(any(feature = "top", feature = "serve"))]
@@ -30,5 +28,14 @@ pub mod tables;
 pub mod top;
 pub mod view;
 
+/// Why the full screen or the page cannot begin, or go on.
 #[cfg(any(feature = "top", feature = "serve"))]
-pub use self::error::ConsoleError;
+#[derive(Debug)]
+pub enum ConsoleError {
+    /// The store has failed.
+    Store(leasehold::Error),
+    /// The terminal has failed.
+    Terminal(std::io::Error),
+    /// There is no listening at that address.
+    Listen(std::net::SocketAddr, std::io::Error),
+}

@@ -66,7 +66,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Command, Inbox, Key, Now, Outcome, Queue, Reply, Snapshot, StoreTime};
+use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, StoreTime};
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::{Mutex, check_runtime, lock};
 use leasehold_store::{
@@ -160,14 +160,6 @@ impl Inner {
             records: OpenRecords::default(),
             outbox,
         }))
-    }
-
-    /// What a step knows of the store.
-    fn now(&self) -> Now {
-        Now {
-            audited: self.audit.is_some(),
-            ..Now::from(self.clock.now())
-        }
     }
 
     /// What claims are told when no step was possible: where the directory has gone,

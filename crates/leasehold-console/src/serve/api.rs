@@ -47,11 +47,9 @@ impl Problem {
         }
     }
 
-    pub(super) fn hint(self, hint: &str) -> Self {
-        Self {
-            hint: Some(hint.to_owned()),
-            ..self
-        }
+    pub(super) fn hint(mut self, hint: &str) -> Self {
+        self.hint = Some(hint.to_owned());
+        self
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
 
-use leasehold_core::{Command, Key, Snapshot};
+use leasehold_core::{Command, Key, Now, Snapshot};
 use leasehold_store::{StoreError, Taken};
 
 use super::acquire_record::acquire;
@@ -63,8 +63,11 @@ pub(super) fn transact(
     if !commands.iter().all(releases) && store.session.go_on()? {
         inbox::bind_again(store);
     }
-    let now = store.now();
-    let at = now.clock;
+    let at = store.clock.now();
+    let now = Now {
+        audited: store.audit.is_some(),
+        ..Now::from(at)
+    };
     let (mut outcomes, mut prepared) = (Vec::new(), Vec::new());
     for ((key, lock), command) in keys.iter().zip(&mut *locks).zip(commands) {
         let mut record = lock.read(key)?;

@@ -145,12 +145,12 @@ impl LockTable {
 
     /// Takes an answer of the store.
     pub fn take(&mut self, update: Update, now: Instant) {
-        self.version += 1;
+        self.version += u64::from(!matches!(update, Update::Asked));
+        if matches!(update, Update::Page(..) | Update::Shown(_) | Update::Ended(_)) {
+            (self.asked, self.failure, self.answered) = (None, None, Some(now));
+        }
         match update {
-            Update::Asked => {
-                self.asked = Some(now);
-                self.version -= 1;
-            }
+            Update::Asked => self.asked = Some(now),
             Update::Began => {
                 if self.complete {
                     self.cycle = self.began.map(|began| now - began);
@@ -159,7 +159,6 @@ impl LockTable {
                 self.skipped.clear();
             }
             Update::Page(views, skipped) => {
-                self.answered(now);
                 self.skipped.extend(skipped);
                 for view in views {
                     if let Some(lock) = self.see(view, now) {
@@ -168,13 +167,11 @@ impl LockTable {
                 }
             }
             Update::Shown(views) => {
-                self.answered(now);
                 for view in views {
                     self.see(view, now);
                 }
             }
             Update::Ended(deadlocks) => {
-                self.answered(now);
                 (self.complete, self.deadlocks) = (true, deadlocks);
                 self.unreadable = std::mem::take(&mut self.skipped);
                 let began = self.began;
@@ -196,10 +193,6 @@ impl LockTable {
                 }
             }
         }
-    }
-
-    fn answered(&mut self, now: Instant) {
-        (self.asked, self.failure, self.answered) = (None, None, Some(now));
     }
 
     /// Takes what was seen of a lock; `None` if it is not known and free.

@@ -79,10 +79,18 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoRespo
 
 fn text(table: &LockTable, max_series: usize) -> String {
     let mut prefixes: BTreeMap<&str, Prefix> = BTreeMap::new();
-    for lock in table.locks() {
-        let key = &*lock.view.key;
-        let name = key.split('/').next().unwrap_or(key);
-        prefixes.entry(name).or_default().join(Prefix::of(lock));
+    let longest = |claims: &[ClaimView]| {
+        let ages = claims.iter().filter_map(|claim| claim.age);
+        ages.max().unwrap_or_default().as_secs_f64()
+    };
+    for Lock { view, waiting, .. } in table.locks() {
+        let name = view.key.split('/').next().unwrap_or(&view.key);
+        prefixes.entry(name).or_default().join(Prefix {
+            held: usize::from(!view.holders.is_empty()),
+            waiters: *waiting,
+            longest_wait: longest(&view.waiters),
+            oldest_hold: longest(&view.holders),
+        });
     }
     let dropped = prefixes.len().saturating_sub(max_series);
     if dropped > 0 {
@@ -120,19 +128,6 @@ fn text(table: &LockTable, max_series: usize) -> String {
 }
 
 impl Prefix {
-    fn of(Lock { view, waiting, .. }: &Lock) -> Self {
-        let longest = |claims: &[ClaimView]| {
-            let ages = claims.iter().filter_map(|claim| claim.age);
-            ages.max().unwrap_or_default().as_secs_f64()
-        };
-        Self {
-            held: usize::from(!view.holders.is_empty()),
-            waiters: *waiting,
-            longest_wait: longest(&view.waiters),
-            oldest_hold: longest(&view.holders),
-        }
-    }
-
     fn join(&mut self, other: Self) {
         self.held += other.held;
         self.waiters += other.waiters;

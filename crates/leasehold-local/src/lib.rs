@@ -70,8 +70,8 @@ use leasehold_core::{Command, Inbox, Key, Outcome, Queue, Reply, Snapshot, Store
 use leasehold_store::random::random_u64;
 use leasehold_store::sync::{Mutex, check_runtime, lock};
 use leasehold_store::{
-    AuditLog, Capabilities, ErrorKind, Listening, Listing, PushSink, Records, Step, StoreError,
-    Taken, Transacted, debug,
+    AuditLog, Capabilities, Listening, Listing, PushSink, Records, Step, StoreError, Taken,
+    Transacted, debug,
 };
 use rustix::io::Errno;
 use tokio::task::JoinSet;
@@ -192,17 +192,14 @@ impl LocalStore {
         let is_marked = |place: &Path| place.join(MARK).try_exists().unwrap_or(true);
         // Who is in a group may be asked of another process.
         let is_shared = options.group.is_some() || is_marked(&options.place()?.0);
-        if options.audit.is_none() && !is_shared {
-            match Inner::try_open(&options, false) {
-                Ok(inner) => {
-                    sweep::on_opening(&inner).await?;
-                    return Ok(Self::of(inner));
-                }
-                // It may have to wait.
-                Err(error) if error.kind() == ErrorKind::Unavailable => {}
-                Err(error) => return Err(error),
-            }
+        if options.audit.is_none()
+            && !is_shared
+            && let Ok(inner) = Inner::try_open(&options, false)
+        {
+            sweep::on_opening(&inner).await?;
+            return Ok(Self::of(inner));
         }
+        // It may have to wait, or says again why it cannot be opened.
         blocking(move || Inner::open(&options)).await.map(Self::of)
     }
 

@@ -52,7 +52,12 @@ pub(super) fn apply(
         let acts = |event: &&Event| !matches!(event, Event::Revoked { .. } | Event::Adopted { .. });
         let told = outcome.events.iter().filter(acts);
         let mut suspects: BTreeSet<_> = told.map(|event| event.inbox().clone()).collect();
-        if command.is_none() || is_unserved(&outcome.reply) || !dead.is_empty() {
+        // Whether the dead may be in the way of whoever asked.
+        let is_unserved = match &outcome.reply {
+            Reply::Standing(standing) => standing.token.is_none(),
+            reply => matches!(reply, Reply::Busy { .. } | Reply::Mismatch { .. }),
+        };
+        if command.is_none() || is_unserved || !dead.is_empty() {
             let waiters = WAITERS_LOOKED_AT * usize::from(!waits_for_all || !dead.is_empty());
             suspects.extend(share(clients_that_matter(queue, waiters), now.clock));
         }
@@ -109,15 +114,6 @@ pub(super) fn apply_without(
         outcome.events.retain(|event| !learned(event));
     }
     outcome
-}
-
-/// Whether the dead may be in the way of whoever asked.
-fn is_unserved(reply: &Reply) -> bool {
-    match reply {
-        Reply::Standing(standing) => standing.token.is_none(),
-        Reply::Busy { .. } | Reply::Mismatch { .. } => true,
-        _ => false,
-    }
 }
 
 /// Those who matter to whoever waits for this queue.

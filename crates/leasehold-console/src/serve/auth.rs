@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use leasehold::Invalid;
+use tokio::time::timeout;
 
 use super::api::Problem;
 use super::{HEALTH, REQUEST_LIMIT, Shared};
@@ -162,22 +163,18 @@ pub(super) async fn admit(
     next: Next,
 ) -> Response {
     let auth = &shared.options.auth;
-    let admitted = match request.uri().path() {
-        HEALTH => Ok(()),
-        _ => auth
-            .check_site(&request)
-            .and_then(|()| auth.check_token(&request)),
+    let answered = async {
+        if request.uri().path() != HEALTH {
+            auth.check_site(&request)?;
+            auth.check_token(&request)?;
+        }
+        let answer = timeout(REQUEST_LIMIT, next.run(request)).await;
+        answer.map_err(|_| {
+            let message = format!("no answer within {} s", REQUEST_LIMIT.as_secs());
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, message)
+        })
     };
-    let mut answer = match admitted {
-        Err(problem) => problem.into_response(),
-        Ok(()) => match tokio::time::timeout(REQUEST_LIMIT, next.run(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let message = format!("no answer within {} s", REQUEST_LIMIT.as_secs());
-                Problem::new(StatusCode::GATEWAY_TIMEOUT, message).into_response()
-            }
-        },
-    };
+    let mut answer = answered.await.into_response();
     if answer.status() == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");
         answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);

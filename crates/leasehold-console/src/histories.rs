@@ -78,7 +78,7 @@ impl Histories {
     }
 
     async fn run(self, key: String, known: watch::Sender<History>) {
-        let reading = read(&self.client, self.interval, &key, &known);
+        let reading = self.read(&key, &known);
         let mut reading = std::pin::pin!(reading);
         loop {
             tokio::select! {
@@ -90,6 +90,36 @@ impl Histories {
                         followed.remove(&key);
                         return;
                     }
+                }
+            }
+        }
+    }
+
+    /// Reads the entries of the key, and those that come.
+    async fn read(&self, key: &str, known: &watch::Sender<History>) -> Infallible {
+        let tell = |history: Result<Vec<EntryView>, Error>| {
+            send_if_other(known, Some(history.map_err(|error| error.to_string())));
+        };
+        let Ok(mut log) = open(&self.client, key).map_err(|error| tell(Err(error))) else {
+            return std::future::pending().await;
+        };
+        let mut load = LoadLimit::default();
+        load.measure_round_trip(&self.client).await;
+        let mut newest = Vec::new();
+        loop {
+            let asked = Instant::now();
+            match read_page(&mut log, &mut newest).await {
+                Ok(has_more) => {
+                    load.record(asked.elapsed(), 1);
+                    if !has_more {
+                        tell(Ok(newest.clone()));
+                        sleep(self.interval).await;
+                    }
+                    sleep(load.take_pause_up_to(LONGEST_PAUSE)).await;
+                }
+                Err(error) => {
+                    tell(Err(error));
+                    sleep(self.interval.max(AFTER_ERROR)).await;
                 }
             }
         }
@@ -121,41 +151,6 @@ fn add(newest: &mut Vec<EntryView>, page: &[AuditRecord]) {
     // The servers of a set come one after the other.
     newest.sort_by_key(|entry| Reverse(entry.at));
     newest.truncate(MOST_ENTRIES);
-}
-
-/// Reads the entries of the key, and those that come.
-async fn read(
-    client: &Client,
-    interval: Duration,
-    key: &str,
-    known: &watch::Sender<History>,
-) -> Infallible {
-    let tell = |history: Result<Vec<EntryView>, Error>| {
-        send_if_other(known, Some(history.map_err(|error| error.to_string())));
-    };
-    let Ok(mut log) = open(client, key).map_err(|error| tell(Err(error))) else {
-        return std::future::pending().await;
-    };
-    let mut load = LoadLimit::default();
-    load.measure_round_trip(client).await;
-    let mut newest = Vec::new();
-    loop {
-        let asked = Instant::now();
-        match read_page(&mut log, &mut newest).await {
-            Ok(has_more) => {
-                load.record(asked.elapsed(), 1);
-                if !has_more {
-                    tell(Ok(newest.clone()));
-                    sleep(interval).await;
-                }
-                sleep(load.take_pause_up_to(LONGEST_PAUSE)).await;
-            }
-            Err(error) => {
-                tell(Err(error));
-                sleep(interval.max(AFTER_ERROR)).await;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

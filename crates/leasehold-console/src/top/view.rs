@@ -54,7 +54,7 @@ pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame:
     draw_title(model, options, title, buffer);
     match (&model.over, &model.details) {
         (Some(Overlay::Help), _) => Text::raw(HELP).render(body, buffer),
-        (_, Some((key, first))) => draw_details(model, key, *first, options, now, body, buffer),
+        (_, Some(_)) => draw_claims(model, options, now, body, buffer),
         (_, None) => draw_table(model, options, now, body, buffer),
     }
     said.render(status, buffer);
@@ -262,16 +262,11 @@ fn expires_in(lock: &Lock, now: Instant) -> String {
     }
 }
 
-/// Draws the claims of a key, from that one on, and its history.
-fn draw_details(
-    model: &Model,
-    key: &str,
-    first: usize,
-    options: &TopOptions,
-    now: Instant,
-    area: Rect,
-    buffer: &mut Buffer,
-) {
+/// Draws the claims of the key whose details are shown, from the first one on, and its history.
+fn draw_claims(model: &Model, options: &TopOptions, now: Instant, area: Rect, buffer: &mut Buffer) {
+    let Some((key, first)) = &model.details else {
+        return;
+    };
     let lock = model.table.lock(key);
     let title = match (model.table.unreadable.get(key), lock) {
         (_, Some(lock)) => heading(&lock.view),
@@ -291,7 +286,7 @@ fn draw_details(
     history.render(below, buffer);
     let Some(lock) = lock else { return };
     let view = &lock.view;
-    let claims = view.holders.iter().chain(&view.waiters).skip(first);
+    let claims = view.holders.iter().chain(&view.waiters).skip(*first);
     let since = millis(now - lock.seen);
     let aged = |claim: &ClaimView| ClaimView {
         expires_in_ms: claim.expires_in_ms.map(|left| left.saturating_sub(since)),

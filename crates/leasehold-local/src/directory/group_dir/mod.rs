@@ -245,12 +245,7 @@ fn complaint(path: &Path, stat: &Stat, mode: RawMode, group: &Group) -> Option<(
 }
 
 /// Refuses such a thing that nobody but its owner and that of the directory could replace.
-pub(super) fn check(
-    path: &Path,
-    stat: &Stat,
-    mode: RawMode,
-    group: &Group,
-) -> Result<(), StoreError> {
+fn check(path: &Path, stat: &Stat, mode: RawMode, group: &Group) -> Result<(), StoreError> {
     let Some((message, command)) = complaint(path, stat, mode, group) else {
         return Ok(());
     };

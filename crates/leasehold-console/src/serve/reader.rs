@@ -63,7 +63,7 @@ pub(super) struct Look {
 impl Reader {
     /// Begins the task that reads.
     pub(super) fn begin(client: Client, interval: Duration) -> Self {
-        let (looks, woken) = watch::channel(Looks {
+        let (looks, mut woken) = watch::channel(Looks {
             shown: BTreeMap::new(),
             until: Instant::now(),
         });
@@ -73,7 +73,39 @@ impl Reader {
             tables: HashMap::new(),
             cost: Duration::ZERO,
         }));
-        tokio::spawn(read(client, interval, Arc::clone(&state), woken, tell));
+        let known = Arc::clone(&state);
+        // Reads while somebody looks, until nobody can any more.
+        tokio::spawn(async move {
+            loop {
+                if woken.wait_for(Looks::want).await.is_err() {
+                    return;
+                }
+                let (shows, shown) = watch::channel(Vec::new());
+                let mut updates = feed::begin(client.clone(), interval, "*", true, shown);
+                while woken.borrow().want() {
+                    send_if_other(&shows, woken.borrow().shown(&lock(&known).table));
+                    let until = woken.borrow().until;
+                    tokio::select! {
+                        told = updates.recv() => {
+                            // It has failed, and what it has read may not be answered for ever.
+                            let Some(update) = told else {
+                                sleep(AFTER_ERROR).await;
+                                break;
+                            };
+                            let mut state = lock(&known);
+                            state.table.take(update, Instant::now());
+                            send_if_other(&tell, state.table.version);
+                        }
+                        changed = woken.changed() => if changed.is_err() {
+                            return;
+                        },
+                        () = sleep_until(until), if until > Instant::now() => {}
+                    }
+                }
+                // Who looks next waits for what is true then.
+                lock(&known).table.pause();
+            }
+        });
         Self {
             state,
             changed,
@@ -198,45 +230,6 @@ impl Looks {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Reads while somebody looks, until nobody can any more.
-async fn read(
-    client: Client,
-    interval: Duration,
-    state: Arc<Mutex<State>>,
-    mut looks: watch::Receiver<Looks>,
-    tell: watch::Sender<u64>,
-) {
-    loop {
-        if looks.wait_for(Looks::want).await.is_err() {
-            return;
-        }
-        let (shows, shown) = watch::channel(Vec::new());
-        let mut updates = feed::begin(client.clone(), interval, "*", true, shown);
-        while looks.borrow().want() {
-            send_if_other(&shows, looks.borrow().shown(&lock(&state).table));
-            let until = looks.borrow().until;
-            tokio::select! {
-                told = updates.recv() => {
-                    // It has failed, and what it has read may not be answered for ever.
-                    let Some(update) = told else {
-                        sleep(AFTER_ERROR).await;
-                        break;
-                    };
-                    let mut state = lock(&state);
-                    state.table.take(update, Instant::now());
-                    send_if_other(&tell, state.table.version);
-                }
-                changed = looks.changed() => if changed.is_err() {
-                    return;
-                },
-                () = sleep_until(until), if until > Instant::now() => {}
-            }
-        }
-        // Who looks next waits for what is true then.
-        lock(&state).table.pause();
-    }
 }
 
 #[cfg(test)]

@@ -106,7 +106,32 @@ impl Open {
             first.abort();
         }
         let open = self.clone();
-        let conversation = tokio::spawn(converse(stream, router, ConnectionGuard { open, id }));
+        let place = ConnectionGuard { open, id };
+        let conversation = tokio::spawn(async move {
+            let router = TowerToHyperService::new(router);
+            let service = service_fn(|request| {
+                let answering = router.call(request);
+                async {
+                    let Ok::<Response, _>(answer) = answering.await;
+                    let content = answer.headers().get(CONTENT_TYPE);
+                    let streams = content.is_some_and(|content| content == "text/event-stream");
+                    place.reached([Stage::Answered, Stage::Streaming][usize::from(streams)]);
+                    Ok::<_, Infallible>(answer)
+                }
+            });
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(WRITE_LIMIT));
+            let conversation = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_LIMIT)
+                .max_buf_size(LONGEST_HEAD)
+                .max_headers(MOST_HEADERS)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(Box::pin(stream)), service);
+            if let Err(error) = conversation.await {
+                tracing::debug!(%error, "a connection has failed");
+            }
+        });
         all.insert((Stage::Asking, id), conversation.abort_handle());
     }
 }
@@ -123,37 +148,6 @@ impl ConnectionGuard {
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.open.all().retain(|(_, id), _| *id != self.id);
-    }
-}
-
-/// Answers the request of one connection.
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    router: Router,
-    place: ConnectionGuard,
-) {
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(|request| {
-        let answering = router.call(request);
-        async {
-            let Ok::<Response, _>(answer) = answering.await;
-            let content = answer.headers().get(CONTENT_TYPE);
-            let streams = content.is_some_and(|content| content == "text/event-stream");
-            place.reached([Stage::Answered, Stage::Streaming][usize::from(streams)]);
-            Ok::<_, Infallible>(answer)
-        }
-    });
-    let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_LIMIT));
-    let conversation = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
-        .max_buf_size(LONGEST_HEAD)
-        .max_headers(MOST_HEADERS)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
-    if let Err(error) = conversation.await {
-        tracing::debug!(%error, "a connection has failed");
     }
 }
 

@@ -107,7 +107,22 @@ impl Log {
             }
             file => file?,
         };
-        if self.is_full(&file, at)? {
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or_default();
+        let is_full = match self.limit {
+            AuditLimit::Entries(entries) => {
+                let full = entries.saturating_mul(LINE) / PARTS;
+                size > full.clamp(*SIZES.start(), *SIZES.end())
+            }
+            AuditLimit::Age(age) => {
+                let first = file::read(&file, 0, LONGEST_LINE)?;
+                // A line that was cut off says nothing.
+                let mut lines = first.split(|byte| *byte == b'\n');
+                let first = lines.find_map(|line| serde_json::from_slice::<AuditRecord>(line).ok());
+                let begun = first.map_or(at, |first| first.entry.at);
+                size > *SIZES.end() || at.since(begun) * PARTS as u32 > age
+            }
+        };
+        if is_full {
             self.begin_another(at)?;
             file = open()?;
         }
@@ -119,24 +134,6 @@ impl Log {
             written if written < lines.len() => Err(Errno::NOSPC),
             _ => Ok(()),
         }
-    }
-
-    fn is_full(&self, file: &OwnedFd, at: StoreTime) -> Result<bool, Errno> {
-        let size = u64::try_from(fstat(file)?.st_size).unwrap_or_default();
-        Ok(match self.limit {
-            AuditLimit::Entries(entries) => {
-                let full = entries.saturating_mul(LINE) / PARTS;
-                size > full.clamp(*SIZES.start(), *SIZES.end())
-            }
-            AuditLimit::Age(age) => {
-                let first = file::read(file, 0, LONGEST_LINE)?;
-                // A line that was cut off says nothing.
-                let mut lines = first.split(|byte| *byte == b'\n');
-                let first = lines.find_map(|line| serde_json::from_slice::<AuditRecord>(line).ok());
-                let begun = first.map_or(at, |first| first.entry.at);
-                size > *SIZES.end() || at.since(begun) * PARTS as u32 > age
-            }
-        })
     }
 
     /// Ends the current file.

@@ -48,14 +48,6 @@ thread_local! {
     static LAST: Cell<(Option<Id>, usize)> = const { Cell::new((None, 0)) };
 }
 
-/// What the next step takes of the turn of this task.
-fn cost() -> usize {
-    let (this, (last, before)) = (try_id(), LAST.get());
-    let before = if last == this { before + 1 } else { 0 };
-    LAST.set((this, before));
-    [COST_ALONE, COST][usize::from(before < ALONE_AFTER)]
-}
-
 /// Locks the records of some keys: at once where nobody else is at them, as a step takes some
 /// microseconds. The future can be dropped: no lock stays.
 ///
@@ -66,7 +58,10 @@ pub(super) async fn acquire(
     keys: &[&Key],
 ) -> Result<Vec<RecordGuard>, StoreError> {
     // Nothing else here waits for anybody: other tasks have their turn, too.
-    for _ in 0..cost() {
+    let (this, (last, before)) = (try_id(), LAST.get());
+    let before = if last == this { before + 1 } else { 0 };
+    LAST.set((this, before));
+    for _ in 0..[COST_ALONE, COST][usize::from(before < ALONE_AFTER)] {
         consume_budget().await;
     }
     // Where all who lock several keys begin, and go on: sorted.

@@ -144,10 +144,12 @@ impl Inner {
         let clock = Clock::open(&directory, wait)?;
         let inbox = Inbox::from_random(random_u64());
         let session = Session::open(directory.clone(), inbox, wait)?;
-        let outbox = inbox::outbox().map_err(|error| {
+        let no_socket = |error: std::io::Error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             directory.failed("open a socket for", errno)
-        })?;
+        };
+        let outbox = UnixDatagram::unbound().map_err(no_socket)?;
+        outbox.set_nonblocking(true).map_err(no_socket)?;
         directory.keep();
         Ok(Arc::new(Self {
             clock,

@@ -124,7 +124,10 @@ impl LocalOptions {
         let Some(group) = &self.group else {
             return Ok(());
         };
-        if !is_group(group) {
+        // Whether a group can be called that, or have that number.
+        let is_number = group.bytes().all(|byte| byte.is_ascii_digit());
+        let has_odd = group.contains(|c: char| c.is_control() || matches!(c, ':' | ',' | '/'));
+        if group.is_empty() || has_odd || is_number && Group::number(group).is_none() {
             return Err(Invalid::new(
                 format!("{group:?} is no group"),
                 "write the name or the number of a group, e.g. local:/some/dir?group=ops",
@@ -196,13 +199,6 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     };
     // However many slashes there are, it is one directory.
     Ok(Some(format!("/{}", rest.trim_start_matches('/')).into()))
-}
-
-/// Whether a group can be called that, or have that number.
-fn is_group(text: &str) -> bool {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let has_odd = text.contains(|c: char| c.is_control() || matches!(c, ':' | ',' | '/'));
-    !text.is_empty() && !has_odd && (!is_number || Group::number(text).is_some())
 }
 
 fn relative(path: &str) -> Invalid {

@@ -58,13 +58,6 @@ pub(super) fn notify(store: &Inner, key: &Key, at: StoreTime, events: &[Event]) 
     }
 }
 
-/// The socket from which datagrams are sent.
-pub(super) fn outbox() -> std::io::Result<Socket> {
-    let socket = Socket::unbound()?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
 fn post(store: &Inner, inbox: &Inbox, letter: &[Push]) {
     let letter = serde_json::to_vec(&(FORMAT, letter)).unwrap_or_default();
     let name = socket(&file_name(inbox.as_str()));

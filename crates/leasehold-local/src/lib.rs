@@ -309,7 +309,12 @@ impl Records for LocalStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        Box::new(list::RecordListing::new(&self.inner, pattern))
+        Box::new(list::RecordListing {
+            inner: self.inner.clone(),
+            pattern: pattern.into(),
+            names: None,
+            read: 0,
+        })
     }
 
     fn audit_log<'a>(
@@ -317,7 +322,12 @@ impl Records for LocalStore {
         _key: Option<&Key>,
         since: StoreTime,
     ) -> Option<Box<dyn AuditLog + 'a>> {
-        Some(Box::new(FileLog::new(&self.inner, since)))
+        Some(Box::new(FileLog {
+            inner: self.inner.clone(),
+            since,
+            read: None,
+            is_at_end: false,
+        }))
     }
 
     fn inbox(&self) -> &Inbox {

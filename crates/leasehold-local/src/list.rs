@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_core::{Key, Snapshot};
 use leasehold_store::{ListPage, Listing, StoreError, glob};
 use percent_encoding::percent_decode_str;
 
@@ -18,22 +17,11 @@ const PAGE: usize = 1000;
 
 /// A listing: the names of all records, then their contents.
 pub(super) struct RecordListing {
-    inner: Arc<Inner>,
-    pattern: Arc<str>,
+    pub(super) inner: Arc<Inner>,
+    pub(super) pattern: Arc<str>,
     /// The records, once they are known, and how many were read.
-    names: Option<Arc<[String]>>,
-    read: usize,
-}
-
-impl RecordListing {
-    pub(super) fn new(inner: &Arc<Inner>, pattern: &str) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            pattern: pattern.into(),
-            names: None,
-            read: 0,
-        }
-    }
+    pub(super) names: Option<Arc<[String]>>,
+    pub(super) read: usize,
 }
 
 #[async_trait]
@@ -51,11 +39,20 @@ impl Listing for RecordListing {
                     names.map_err(failed)?.into()
                 }
             };
+            // The key of a record and who holds it or waits, if it is meant and there is somebody.
+            let look_into = |name: &str| -> Result<_, StoreError> {
+                let record = RecordFile::of(&inner, name).read()?;
+                let is_meant = |it: &Record| glob::matches(&pattern, it.header.key.as_str());
+                let Some(Record { header, queue, .. }) = record.filter(is_meant) else {
+                    return Ok(None);
+                };
+                let seen = look(&inner, &header.key, &queue)?;
+                let somebody = !seen.holders.is_empty() || !seen.waiters.is_empty();
+                Ok(somebody.then_some((header.key, seen)))
+            };
             let mut page = ListPage::default();
             for name in names.iter().skip(read).take(PAGE) {
-                let record = RecordFile::of(&inner, name).read();
-                let found = record.and_then(|record| look_into(&inner, &pattern, record));
-                match found {
+                match look_into(name) {
                     Ok(found) => page.found.extend(found),
                     // One bad record must not hide the others.
                     Err(error) => {
@@ -75,21 +72,6 @@ impl Listing for RecordListing {
         self.read += PAGE;
         Ok(more.then_some(page))
     }
-}
-
-/// The key of a record and who holds it or waits, if it is meant and there is somebody.
-fn look_into(
-    inner: &Arc<Inner>,
-    pattern: &str,
-    record: Option<Record>,
-) -> Result<Option<(Key, Snapshot)>, StoreError> {
-    let is_meant = |it: &Record| glob::matches(pattern, it.header.key.as_str());
-    let Some(Record { header, queue, .. }) = record.filter(is_meant) else {
-        return Ok(None);
-    };
-    let seen = look(inner, &header.key, &queue)?;
-    let somebody = !seen.holders.is_empty() || !seen.waiters.is_empty();
-    Ok(somebody.then_some((header.key, seen)))
 }
 
 #[cfg(test)]

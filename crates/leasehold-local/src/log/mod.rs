@@ -189,22 +189,11 @@ type Position = Option<((u64, u64), usize, Arc<OwnedFd>)>;
 
 /// A log that is read.
 pub(super) struct FileLog {
-    inner: Arc<Inner>,
-    since: StoreTime,
-    read: Position,
+    pub(super) inner: Arc<Inner>,
+    pub(super) since: StoreTime,
+    pub(super) read: Position,
     /// Whether all was read that there was: that is said before what was written since is read.
-    is_at_end: bool,
-}
-
-impl FileLog {
-    pub(super) fn new(inner: &Arc<Inner>, since: StoreTime) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            since,
-            read: None,
-            is_at_end: false,
-        }
-    }
+    pub(super) is_at_end: bool,
 }
 
 /// The lines behind what was read, of one file, and whether they are the last; `None`: there are none.

@@ -66,10 +66,8 @@ impl Session {
         inbox: Inbox,
         wait: bool,
     ) -> Result<Self, StoreError> {
-        let lock = match wait {
-            true => WAIT,
-            false => FlockOperation::NonBlockingLockExclusive,
-        };
+        let now = FlockOperation::NonBlockingLockExclusive;
+        let lock = if wait { WAIT } else { now };
         let path = path(&file_name(inbox.as_str()));
         let file = directory.lock_file(&path, lock);
         let file = file.map_err(|errno| directory.failed("write to", errno))?;

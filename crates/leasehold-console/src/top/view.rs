@@ -47,8 +47,20 @@ pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame:
     let (area, buffer) = (frame.area(), frame.buffer_mut());
     let (said, style, most) = status(model, options, now, area.width.into());
     let said = Paragraph::new(said).style(style).wrap(Wrap { trim: true });
-    let of_status = height(&said, area).min(most);
-    let [title, body, status, keys] = split(area, of_status);
+    // How many lines it takes on this screen, at least one.
+    let mut scratch = Buffer::empty(area);
+    (&said).render(area, &mut scratch);
+    let mut lines = scratch.content.chunks(usize::from(area.width).max(1));
+    let last = lines.rposition(|line| line.iter().any(|cell| cell.symbol() != " "));
+    let of_status = u16::try_from(last.unwrap_or_default() + 1).unwrap_or(u16::MAX);
+    // From top to bottom. On a screen that is too low the first ones go.
+    let of_keys = area.height.min(1);
+    let of_status = of_status.min(most).min(area.height - of_keys);
+    let above = area.height - of_keys - of_status;
+    let of_title = above.min(1);
+    let heights = [of_title, above - of_title, of_status, of_keys];
+    let parts = Layout::vertical(heights.map(Constraint::Length));
+    let [title, body, status, keys] = parts.areas(area);
     // Without the headings.
     model.arrange(usize::from(body.height).saturating_sub(1), now);
     draw_title(model, options, title, buffer);
@@ -66,25 +78,6 @@ pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame:
         None => KEYS,
     };
     draw_keys(known, keys, buffer);
-}
-
-/// How many lines it takes on this screen, at least one.
-fn height(said: &Paragraph<'_>, area: Rect) -> u16 {
-    let mut scratch = Buffer::empty(area);
-    said.render(area, &mut scratch);
-    let mut lines = scratch.content.chunks(usize::from(area.width).max(1));
-    let last = lines.rposition(|line| line.iter().any(|cell| cell.symbol() != " "));
-    u16::try_from(last.unwrap_or_default() + 1).unwrap_or(u16::MAX)
-}
-
-/// Title, body, status and keys, from top to bottom. On a screen that is too low the first ones go.
-fn split(area: Rect, of_status: u16) -> [Rect; 4] {
-    let of_keys = area.height.min(1);
-    let of_status = of_status.min(area.height - of_keys);
-    let above = area.height - of_keys - of_status;
-    let of_title = above.min(1);
-    let heights = [of_title, above - of_title, of_status, of_keys];
-    Layout::vertical(heights.map(Constraint::Length)).areas(area)
 }
 
 /// What stands above the keys, and in how many lines at most.

@@ -101,7 +101,15 @@ impl Page {
                 _ => Instant::now(),
             };
             if due <= Instant::now() {
-                return Some(self.table_event(table));
+                let mut keys: Vec<_> = table.rows.iter().map(|row| row.view.key.clone()).collect();
+                if let Some(details) = &mut self.details {
+                    keys.push(details.key.clone());
+                    details.is_due = true;
+                }
+                self.look.shows(&keys);
+                let event = data("locks", &self.shared.reader.aged(&table));
+                self.sent = Some((table, Instant::now()));
+                return Some(event);
             }
             self.change(due).await?;
         }
@@ -127,18 +135,6 @@ impl Page {
             details.is_due = true;
         }
         Some(())
-    }
-
-    fn table_event(&mut self, table: Arc<TableView>) -> Event {
-        let mut keys: Vec<_> = table.rows.iter().map(|row| row.view.key.clone()).collect();
-        if let Some(details) = &mut self.details {
-            keys.push(details.key.clone());
-            details.is_due = true;
-        }
-        self.look.shows(&keys);
-        let event = data("locks", &self.shared.reader.aged(&table));
-        self.sent = Some((table, Instant::now()));
-        event
     }
 
     fn lock_event(&mut self) -> Option<Event> {

@@ -77,7 +77,17 @@ pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame:
         None if model.details.is_some() => DETAIL_KEYS,
         None => KEYS,
     };
-    draw_keys(known, keys, buffer);
+    // The keys with what they do, as many as have room.
+    let (mut spans, mut used) = (Vec::new(), 0);
+    for entry in known.split("  ") {
+        let (key, does) = entry.split_once(' ').unwrap_or((entry, ""));
+        if used + entry.width() > keys.width.into() {
+            break;
+        }
+        used += entry.width() + 2;
+        spans.extend([Span::styled(key, BOLD), format!(" {does}  ").into()]);
+    }
+    Line::from(spans).render(keys, buffer);
 }
 
 /// What stands above the keys, and in how many lines at most.
@@ -178,21 +188,6 @@ fn whole_seconds(duration: Duration) -> String {
         seconds @ ..60 => format!("{seconds} s"),
         seconds => spoken(Duration::from_secs(seconds)),
     }
-}
-
-/// The keys with what they do, as many as have room.
-fn draw_keys(keys: &str, area: Rect, buffer: &mut Buffer) {
-    let mut spans = Vec::new();
-    let mut used = 0;
-    for entry in keys.split("  ") {
-        let (key, does) = entry.split_once(' ').unwrap_or((entry, ""));
-        if used + entry.width() > area.width.into() {
-            break;
-        }
-        used += entry.width() + 2;
-        spans.extend([Span::styled(key, BOLD), format!(" {does}  ").into()]);
-    }
-    Line::from(spans).render(area, buffer);
 }
 
 /// Draws the locks that are on the screen, one a line.

@@ -170,16 +170,13 @@ impl Log {
             };
             if !stays {
                 self.directory.remove(&full(end));
-            } else if matches!(self.limit, AuditLimit::Entries(_)) {
-                kept += self.lines(&full(end)).unwrap_or_default();
+            } else if matches!(self.limit, AuditLimit::Entries(_))
+                && let Ok(file) = self.directory.file(&full(end), OFlags::RDONLY)
+            {
+                let lines = BufReader::with_capacity(PAGE, File::from(file));
+                kept += lines.split(b'\n').map_while(Result::ok).count() as u64;
             }
         }
-    }
-
-    fn lines(&self, name: &str) -> Result<u64, Errno> {
-        let open = File::from(self.directory.file(name, OFlags::RDONLY)?);
-        let lines = BufReader::with_capacity(PAGE, open).split(b'\n');
-        Ok(lines.map_while(Result::ok).count() as u64)
     }
 }
 

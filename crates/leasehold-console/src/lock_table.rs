@@ -135,12 +135,6 @@ impl LockTable {
         };
     }
 
-    /// The store is not read for a while: what was found last is true no more.
-    #[cfg(feature = "serve")]
-    pub(crate) fn pause(&mut self) {
-        (self.complete, self.failure) = (false, None);
-    }
-
     // ---- answers of the store ----
 
     /// Takes an answer of the store.

@@ -102,8 +102,9 @@ impl Reader {
                         () = sleep_until(until), if until > Instant::now() => {}
                     }
                 }
-                // Who looks next waits for what is true then.
-                lock(&known).table.pause();
+                // What was found last is true no more: who looks next waits for what is true then.
+                let mut state = lock(&known);
+                (state.table.complete, state.table.failure) = (false, None);
             }
         });
         Self {

@@ -207,7 +207,8 @@ pub(super) type Examined = (Instant, At<Report>);
 pub(super) async fn servers(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
     // One examination at a time: others wait for it, and have the same.
     let mut examined = shared.examined.lock().await;
-    if examined.as_ref().is_none_or(|(until, _)| *until <= Instant::now()) {
+    let is_over = |(until, _): &Examined| *until <= Instant::now();
+    if examined.as_ref().is_none_or(is_over) {
         let report = At {
             found: examine(&shared.options.url, &shared.options.access).await?,
             at: time(SystemTime::now()),

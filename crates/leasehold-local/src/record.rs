@@ -120,6 +120,27 @@ impl Half {
         self.at.max(self.other) + self.room
     }
 
+    /// The lines of the frame that stands there, if it has that number and is whole.
+    fn frame(self, source: &Source<'_>, at: usize, number: u64) -> Result<Option<Vec<u8>>, Flaw> {
+        let Some(room) = self.end().checked_sub(at.saturating_add(FRAME_HEAD)) else {
+            return Ok(None);
+        };
+        let head = source(at, FRAME_HEAD)?;
+        let number_at = |at: usize| {
+            let bytes = head.get(at * 8..)?.first_chunk()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        let length = number_at(1).and_then(|length| usize::try_from(length).ok());
+        let Some(length) =
+            length.filter(|length| number_at(0) == Some(number) && *length <= room.min(LONGEST))
+        else {
+            return Ok(None);
+        };
+        let lines = source(at + FRAME_HEAD, length)?;
+        let whole = lines.len() == length && Some(checksum(number, &lines)) == number_at(2);
+        Ok(whole.then_some(lines))
+    }
+
     fn line(self) -> Vec<u8> {
         let mut line = serde_json::to_vec(&self).unwrap_or_default();
         line.resize(HEAD - 1, b' ');
@@ -217,7 +238,8 @@ impl Record {
             0 | 1 => return Err(Flaw::Torn),
             other => return Err(Flaw::Foreign(other)),
         }
-        let lines = frame_at(source, half.at, half.end(), half.first)?.ok_or(Flaw::Torn)?;
+        let first = half.frame(source, half.at, half.first)?;
+        let lines = first.ok_or(Flaw::Torn)?;
         let middle = lines.iter().position(|byte| *byte == b'\n');
         let (header, queue) = lines.split_at(middle.ok_or(Flaw::Torn)?);
         let mut record = Self {
@@ -243,7 +265,7 @@ impl Record {
     /// Takes the steps that have been written since.
     pub(super) fn follow(&mut self, source: &Source<'_>) -> Result<(), Flaw> {
         while let Some(number) = self.number.checked_add(1)
-            && let Some(lines) = frame_at(source, self.end, self.half.end(), number)?
+            && let Some(lines) = self.half.frame(source, self.end, number)?
         {
             let change: Change<'_> = serde_json::from_slice(&lines).map_err(|_| Flaw::Torn)?;
             let possible = self.queue.check_clock(change.at);
@@ -297,32 +319,6 @@ impl Record {
         self.end = half.at + whole.len();
         vec![(half.at, whole), (0, self.line.clone())]
     }
-}
-
-/// The lines of the frame that stands there, if it has that number and is whole.
-fn frame_at(
-    source: &Source<'_>,
-    at: usize,
-    end: usize,
-    number: u64,
-) -> Result<Option<Vec<u8>>, Flaw> {
-    let Some(room) = end.checked_sub(at.saturating_add(FRAME_HEAD)) else {
-        return Ok(None);
-    };
-    let head = source(at, FRAME_HEAD)?;
-    let number_at = |at: usize| {
-        let bytes = head.get(at * 8..)?.first_chunk()?;
-        Some(u64::from_le_bytes(*bytes))
-    };
-    let length = number_at(1).and_then(|length| usize::try_from(length).ok());
-    let Some(length) =
-        length.filter(|length| number_at(0) == Some(number) && *length <= room.min(LONGEST))
-    else {
-        return Ok(None);
-    };
-    let lines = source(at + FRAME_HEAD, length)?;
-    let whole = lines.len() == length && Some(checksum(number, &lines)) == number_at(2);
-    Ok(whole.then_some(lines))
 }
 
 /// A frame around lines that are written down somehow.

@@ -115,7 +115,11 @@ impl Open {
                     let Ok::<Response, _>(answer) = answering.await;
                     let content = answer.headers().get(CONTENT_TYPE);
                     let streams = content.is_some_and(|content| content == "text/event-stream");
-                    place.reached([Stage::Answered, Stage::Streaming][usize::from(streams)]);
+                    let stage = [Stage::Answered, Stage::Streaming][usize::from(streams)];
+                    let mut all = place.open.all();
+                    if let Some(conversation) = all.remove(&(Stage::Asking, id)) {
+                        all.insert((stage, id), conversation);
+                    }
                     Ok::<_, Infallible>(answer)
                 }
             });
@@ -133,15 +137,6 @@ impl Open {
             }
         });
         all.insert((Stage::Asking, id), conversation.abort_handle());
-    }
-}
-
-impl ConnectionGuard {
-    fn reached(&self, stage: Stage) {
-        let mut all = self.open.all();
-        if let Some(conversation) = all.remove(&(Stage::Asking, self.id)) {
-            all.insert((stage, self.id), conversation);
-        }
     }
 }
 

@@ -76,7 +76,11 @@ impl Model {
             KeyCode::Char('q') => return Some(Action::Quit),
             KeyCode::Char('?' | 'h') => self.over = Some(Overlay::Help),
             KeyCode::Char('/') => {
-                let typed = typed_of(&self.pattern).to_owned();
+                // What was typed for the pattern.
+                let within = self.pattern.strip_prefix('*');
+                let part = within.map(|rest| rest.strip_suffix('*').unwrap_or(rest));
+                let part = part.filter(|part| pattern_of(part) == self.pattern);
+                let typed = part.unwrap_or(&self.pattern).to_owned();
                 self.over = Some(Overlay::Filter(typed));
             }
             KeyCode::Char('w') => self.sort_by(SortBy::Waiters),
@@ -156,12 +160,4 @@ fn pattern_of(typed: &str) -> String {
         pattern if pattern.contains(['*', '?', '[', '\\']) => pattern.to_owned(),
         part => format!("*{part}*"),
     }
-}
-
-/// What was typed for that pattern.
-fn typed_of(pattern: &str) -> &str {
-    let within = pattern.strip_prefix('*');
-    let part = within.map(|rest| rest.strip_suffix('*').unwrap_or(rest));
-    part.filter(|part| pattern_of(part) == pattern)
-        .unwrap_or(pattern)
 }

@@ -5,11 +5,12 @@
 //! takes longer than the interval: then those that are shown are looked at in between.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use leasehold::{Client, Error};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::deadlocks::DeadlockView;
@@ -22,27 +23,35 @@ pub(crate) const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many answers the channel holds.
 const BUFFER: usize = 16;
 
+/// The load of feeds on a store, of which one reads at a time: what it owes the next one pays.
+#[derive(Debug, Clone, Default)]
+pub struct Load(Arc<Mutex<LoadLimit>>);
+
 /// Begins to read the locks whose keys match, and the `deadlocks` among them if these are wanted;
 /// ends when the receiver is dropped. `shown` has the keys that are shown, and can be read.
 pub fn begin(
     client: Client,
     interval: Duration,
+    load: Load,
     pattern: &str,
     deadlocks: bool,
     shown: watch::Receiver<Vec<String>>,
 ) -> mpsc::Receiver<Update> {
     let (updates, receiver) = mpsc::channel(BUFFER);
-    let feed = Feed {
-        client,
-        interval,
-        pattern: pattern.to_owned(),
-        deadlocks,
-        shown,
-        updates,
-        load: LoadLimit::default(),
-        refreshed: Instant::now(),
-    };
-    tokio::spawn(feed.run());
+    let pattern = pattern.to_owned();
+    tokio::spawn(async move {
+        let feed = Feed {
+            client,
+            interval,
+            pattern,
+            deadlocks,
+            shown,
+            updates,
+            load: load.0.lock_owned().await,
+            refreshed: Instant::now(),
+        };
+        feed.run().await;
+    });
     receiver
 }
 
@@ -53,7 +62,7 @@ struct Feed {
     deadlocks: bool,
     shown: watch::Receiver<Vec<String>>,
     updates: mpsc::Sender<Update>,
-    load: LoadLimit,
+    load: OwnedMutexGuard<LoadLimit>,
     /// When those that are shown were looked at last.
     refreshed: Instant,
 }
@@ -204,7 +213,8 @@ mod tests {
         }
         store.make_slow(Duration::from_secs(1));
         let (_shows, shown) = watch::channel(Vec::new());
-        let mut updates = begin(client.clone(), Duration::from_secs(1), "*", true, shown);
+        let (load, interval) = (Load::default(), Duration::from_secs(1));
+        let mut updates = begin(client.clone(), interval, load, "*", true, shown);
         let told = loop {
             match updates.recv().await.unwrap() {
                 // The end of the listing is under way by now, and the look comes behind it.
@@ -215,5 +225,25 @@ mod tests {
         };
         assert!(matches!(told, Update::Failed(_)), "{told:?}");
         drop(held);
+    }
+
+    /// Else each change of a filter would be load for which nothing pauses.
+    #[tokio::test(start_paused = true)]
+    async fn what_one_feed_owes_the_next_one_pays() {
+        let store = TestStore::new();
+        let client = store.connect().await.unwrap();
+        let (load, second) = (Load::default(), Duration::from_secs(1));
+        load.0.lock().await.record(second, 0);
+        let (_shows, shown) = watch::channel(Vec::new());
+        let mut updates = begin(client, second, load, "*", false, shown);
+        let mut ended = None;
+        let paused = loop {
+            match (updates.recv().await.unwrap(), ended) {
+                (Update::Ended(_), _) => ended = Some(Instant::now()),
+                (Update::Began, Some(ended)) => break Instant::now() - ended,
+                _ => {}
+            }
+        };
+        assert!(paused >= second * 19, "{paused:?}");
     }
 }

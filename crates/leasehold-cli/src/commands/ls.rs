@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use leasehold::Client;
-use leasehold_console::feed;
+use leasehold_console::feed::{self, Load};
 use leasehold_console::lock_table::{LockTable, Update};
 use leasehold_console::table::{Layout, width};
 use leasehold_console::tables;
@@ -115,7 +115,8 @@ async fn watch(
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let (_shows, shown) = tokio::sync::watch::channel(Vec::new());
-    let mut updates = feed::begin(client, interval, &args.keys.pattern, false, shown);
+    let (load, pattern) = (Load::default(), &args.keys.pattern);
+    let mut updates = feed::begin(client, interval, load, pattern, false, shown);
     let mut table = LockTable::default();
     let mut before = None;
     let (mut failed, mut warned) = (false, BTreeSet::new());

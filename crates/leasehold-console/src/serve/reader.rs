@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::api::At;
 use super::selection::{MOST_CLAIMS, Selection, TableView};
 use crate::duration::millis;
-use crate::feed::{self, AFTER_ERROR, send_if_other};
+use crate::feed::{self, AFTER_ERROR, Load, send_if_other};
 use crate::lock_table::LockTable;
 use crate::view::time;
 
@@ -81,7 +81,8 @@ impl Reader {
                     return;
                 }
                 let (shows, shown) = watch::channel(Vec::new());
-                let mut updates = feed::begin(client.clone(), interval, "*", true, shown);
+                let (client, load) = (client.clone(), Load::default());
+                let mut updates = feed::begin(client, interval, load, "*", true, shown);
                 while woken.borrow().want() {
                     send_if_other(&shows, woken.borrow().shown(&lock(&known).table));
                     let until = woken.borrow().until;

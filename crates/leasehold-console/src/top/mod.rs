@@ -29,7 +29,7 @@ use self::keys::Action;
 use self::model::Model;
 use crate::ConsoleError;
 use crate::breaking::break_if;
-use crate::feed::{self, send_if_other};
+use crate::feed::{self, Load, send_if_other};
 use crate::histories::Histories;
 use crate::lock_table::Update;
 use crate::view::KeyView;
@@ -68,6 +68,7 @@ pub async fn top<E>(
         options,
         client,
         suspend,
+        load: Load::default(),
         shows: watch::Sender::default(),
         breaking: JoinSet::new(),
     };
@@ -89,6 +90,7 @@ struct Top {
     client: Client,
     suspend: fn(),
     histories: Histories,
+    load: Load,
     /// The keys on the screen.
     shows: watch::Sender<Vec<String>>,
     /// Locks that are being broken; tells what came of it.
@@ -162,8 +164,8 @@ impl Top {
     /// Begins to read the locks that match the filter.
     fn read(&self) -> mpsc::Receiver<Update> {
         let (client, interval) = (self.client.clone(), self.options.interval);
-        let shown = self.shows.subscribe();
-        feed::begin(client, interval, &self.model.pattern, true, shown)
+        let (load, shown) = (self.load.clone(), self.shows.subscribe());
+        feed::begin(client, interval, load, &self.model.pattern, true, shown)
     }
 
     /// Follows the history of the key whose details are shown.

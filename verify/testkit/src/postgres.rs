@@ -13,27 +13,26 @@
 //! by `LEASEHOLD_POSTGRES_BIN`. Everything here blocks, a start for some tenths of a second; and
 //! panics, with the log or with what the program says, if it cannot do what it is for.
 
-mod family;
 mod pgbouncer;
 
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex};
 use std::thread;
 
-use leasehold_store::sync::lock;
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 
 use crate::deployment::until_blocking;
-use crate::process::{PATIENCE, Process, signal_child, spawn_tied};
-use crate::scratch::{Owner, Scratch, open_log};
+use crate::process::{Daemon, PATIENCE, Process};
+use crate::scratch::{Owner, Scratch};
 use crate::server::Port;
 use crate::tls::Certificates;
 pub use pgbouncer::PgBouncer;
@@ -46,9 +45,10 @@ pub use pgbouncer::PgBouncer;
 /// [`RedisServer`](crate::server::RedisServer).
 #[derive(Debug)]
 pub struct Postgres {
+    /// The first to be dropped.
+    process: Daemon,
     port: Port,
     scratch: Scratch,
-    process: Mutex<Option<Child>>,
     databases: AtomicU32,
     environment: Vec<(String, String)>,
 }
@@ -142,9 +142,9 @@ impl Postgres {
         file.and_then(|mut file| file.write_all(lines.as_bytes()))
             .expect("the configuration can be written");
         let server = Self {
+            process: Daemon::new(scratch.path("log"), true),
             port,
             scratch,
-            process: Mutex::new(None),
             databases: AtomicU32::new(0),
             environment,
         };
@@ -185,54 +185,23 @@ impl Postgres {
         sql_at(&self.url(), text)
     }
 
-    /// Everything the server has logged since its first start.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
-    }
-
-    /// The process id of its main process, the parent of the others.
-    pub fn pid(&self) -> u32 {
-        self.running(|process| process.id())
-    }
-
-    /// Kills all processes of the server (SIGKILL), and returns when they are gone.
-    pub fn kill(&self) {
-        let mut process = lock(&self.process).take().expect("the server is running");
-        family::kill(&mut process);
-    }
-
     /// Shuts the server down in an orderly way (fast: it ends the sessions), and returns when it is
     /// gone.
     pub fn stop(&self) {
-        self.running(|process| signal_child(process, Signal::INT));
-        self.running(family::wait_for_end);
-        let mut process = lock(&self.process).take().expect("the server is running");
-        process.wait().expect("a child can be waited for");
-    }
-
-    /// Stops all processes of the server in their tracks (SIGSTOP): connections stay open and are
-    /// even accepted, by the kernel, but nothing is answered. Returns when they stand still.
-    pub fn pause(&self) {
-        self.running(family::pause);
-    }
-
-    /// Lets a paused server go on (SIGCONT), with what has been sent to it meanwhile.
-    pub fn resume(&self) {
-        self.running(family::resume);
+        self.process.signal(Signal::INT);
+        self.process.wait_for_end();
     }
 
     /// Starts a server that is down again, on the same port, with what has been committed.
     pub fn start_again(&self) {
-        let mut process = lock(&self.process);
-        assert!(process.is_none(), "the server is running");
         let mut command = self.scratch.command(program("postgres"));
         command.args(["-D", "data"]).envs(self.environment.clone());
-        open_log(&mut command, &self.scratch.path("log"));
-        let process = process.insert(spawn_tied(command).expect("postgres can be started"));
-        let pid = process.id().to_string();
+        let launched = self.process.launch(command);
+        launched.expect("postgres can be started");
+        let pid = self.pid().to_string();
         let file = self.scratch.path("data/postmaster.pid");
         until_blocking("PostgreSQL to accept connections", &[], || {
-            assert!(!family::has_ended(process), "it has ended\n{}", self.log());
+            self.process.must_run();
             // Whose file it is, and how far that one is: the previous server may have left its own.
             let status = fs::read_to_string(&file).unwrap_or_default();
             let mut lines = status.lines();
@@ -245,17 +214,13 @@ impl Postgres {
     pub fn promote(&self) {
         assert_eq!(self.sql("select pg_promote()"), "t", "{}", self.log());
     }
-
-    fn running<T>(&self, act: impl FnOnce(&Child) -> T) -> T {
-        act(lock(&self.process).as_ref().expect("the server is running"))
-    }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        if let Some(process) = &mut *lock(&self.process) {
-            family::kill(process);
-        }
+impl Deref for Postgres {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.process
     }
 }
 

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod daemon;
 mod finished;
 mod lines;
 mod tied;
@@ -35,6 +36,7 @@ use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
 use tokio::sync::watch;
 
+pub use daemon::Daemon;
 pub use finished::Finished;
 pub use lines::Lines;
 use lines::{Captured, Stream, capture};
@@ -225,10 +227,7 @@ impl Process {
     ///
     /// When it has ended.
     pub fn stop(&self) {
-        self.signal(Signal::STOP);
-        let how = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let changed = wait_for_change(self.pid, how);
-        assert!(changed.stopped(), "{} has ended\n{self}", self.name);
+        assert!(halt(self.pid).stopped(), "{} has ended\n{self}", self.name);
     }
 
     /// Sends a signal to the process and its group, as a terminal does on Ctrl-C.
@@ -381,16 +380,17 @@ impl fmt::Debug for Process {
 /// Waits for the end of a child and leaves it to be reaped, so that its pid is not given away.
 fn wait_without_reaping(pid: Pid) -> ExitStatus {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    let ended = wait_for_change(pid, how);
+    exit_status(&wait_for_change(pid, how))
+}
+
+fn exit_status(ended: &WaitIdStatus) -> ExitStatus {
     let code = ended.exit_status().map(|code| code << 8);
-    let raw = code
-        .or_else(|| ended.terminating_signal())
-        .expect("an end has a reason");
-    ExitStatus::from_raw(raw)
+    let raw = code.or_else(|| ended.terminating_signal());
+    ExitStatus::from_raw(raw.expect("an end has a reason"))
 }
 
 /// Waits until a child has changed its state in one of the ways asked for.
-pub(crate) fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
+fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
     loop {
         match rustix::process::waitid(WaitId::Pid(pid), how) {
             Ok(Some(status)) => return status,
@@ -400,27 +400,16 @@ pub(crate) fn wait_for_change(pid: Pid, how: WaitIdOptions) -> WaitIdStatus {
     }
 }
 
-/// Sends a signal to a child that is not reaped.
-pub(crate) fn signal_child(child: &Child, signal: Signal) {
-    let sent = rustix::process::kill_process(Pid::from_child(child), signal);
-    sent.expect("a child can be signalled");
-}
-
 /// Stops a child in its tracks (SIGSTOP), and returns when it stands still, or has ended.
-pub(crate) fn halt(child: &Child) {
-    signal_child(child, Signal::STOP);
+fn halt(pid: Pid) -> WaitIdStatus {
+    let sent = rustix::process::kill_process(pid, Signal::STOP);
+    sent.expect("a child can be signalled");
     let how = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    wait_for_change(Pid::from_child(child), how);
-}
-
-/// Kills a child, and returns when it is gone.
-pub(crate) fn kill(child: &mut Child) {
-    child.kill().expect("a child can be killed");
-    child.wait().expect("a child can be waited for");
+    wait_for_change(pid, how)
 }
 
 /// Waits until a process has ended, and leaves it to be reaped.
-pub(crate) fn wait_for_end_of(process: &OwnedFd) {
+fn wait_for_end_of(process: &OwnedFd) {
     let limit = Timespec::try_from(PATIENCE).expect("it is short");
     let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
     assert_eq!(ended, Ok(1), "a process has not ended within {PATIENCE:?}");

@@ -1,7 +1,7 @@
 //! A server's directory, which is removed also if the test is killed.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -88,13 +88,4 @@ fn command(directory: &TempDir, owner: Option<Owner>, program: impl AsRef<OsStr>
         command.uid(user).gid(group);
     }
     command
-}
-
-/// Lets a command write to the end of a file.
-pub(crate) fn open_log(command: &mut Command, path: &Path) {
-    let log = OpenOptions::new().create(true).append(true).open(path);
-    let log = log.expect("a log can be written");
-    command
-        .stdout(log.try_clone().expect("a file has a second handle"))
-        .stderr(log);
 }

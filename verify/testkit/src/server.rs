@@ -23,19 +23,16 @@ mod stats;
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold_store::sync::lock;
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, RedisResult};
-use rustix::process::{Pid, Signal, WaitIdOptions};
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, kill, signal_child, spawn_tied, wait_for_change};
-use crate::scratch::open_log;
+use crate::process::{Daemon, PATIENCE};
 use crate::tls::Certificates;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
@@ -54,17 +51,12 @@ pub(crate) const ADMIN_PASSWORD: &str = "leasehold-testkit";
 /// dropping it. Its port is reserved for as long as the value lives, also while the server is down:
 /// connections are refused then, and nobody else can take the port.
 pub struct RedisServer {
+    /// The first to be dropped.
+    process: Daemon,
     builder: RedisServerBuilder,
     directory: TempDir,
     port: Port,
     certificates: Option<Certificates>,
-    process: Mutex<Option<Running>>,
-}
-
-/// The process of a server that is not down.
-struct Running {
-    child: Child,
-    stopped: bool,
 }
 
 /// What becomes of a server's data over a stop or a restart.
@@ -159,66 +151,31 @@ impl RedisServer {
             .expect("the server was started with `tls`")
     }
 
-    /// The process id.
-    ///
-    /// # Panics
-    ///
-    /// When the server is down.
-    pub fn pid(&self) -> u32 {
-        self.running(|running| running.child.id())
-    }
-
-    /// Whether it can answer: it runs, and is not stopped.
-    pub fn is_up(&self) -> bool {
-        let mut process = lock(&self.process);
-        let running = process.as_mut().filter(|running| !running.stopped);
-        running.is_some_and(|running| matches!(running.child.try_wait(), Ok(None)))
-    }
-
-    /// Everything the server has logged since its first start.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
-    }
-
     /// Kills the server (SIGKILL), and returns when it is gone.
     ///
     /// # Panics
     ///
     /// When the server is down already.
     pub fn kill(&self) {
-        let mut process = lock(&self.process);
-        let mut running = process.take().expect("the server is running");
-        kill(&mut running.child);
+        self.process.kill();
     }
 
-    /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by
-    /// the kernel, but nothing is answered. Returns when it stands still.
+    /// Stops the server in its tracks: see [`Daemon::pause`].
     ///
     /// # Panics
     ///
     /// When the server is down.
     pub fn stop(&self) {
-        self.set_stopped(true, Signal::STOP, WaitIdOptions::STOPPED);
+        self.process.pause();
     }
 
-    /// Lets a stopped server go on (SIGCONT), with what has been sent to it meanwhile.
+    /// Lets a stopped server go on: see [`Daemon::resume`].
     ///
     /// # Panics
     ///
     /// When the server is down.
     pub fn cont(&self) {
-        self.set_stopped(false, Signal::CONT, WaitIdOptions::CONTINUED);
-    }
-
-    fn set_stopped(&self, stopped: bool, signal: Signal, change: WaitIdOptions) {
-        self.running(|running| {
-            // The kernel reports a change only; a second signal of a kind makes none.
-            if running.stopped != stopped {
-                signal_child(&running.child, signal);
-                wait_for_change(Pid::from_child(&running.child), change);
-                running.stopped = stopped;
-            }
-        });
+        self.process.resume();
     }
 
     /// Shuts the server down in an orderly way, and returns when it is gone; [`Self::start_again`]
@@ -237,8 +194,7 @@ impl RedisServer {
             Err(error) if error.is_connection_dropped() => {}
             other => panic!("the server does not shut down: {other:?}\n{}", self.log()),
         }
-        let mut running = lock(&self.process).take().expect("the server is running");
-        running.child.wait().expect("a child can be waited for");
+        self.process.wait_for_end();
         if data == Data::Lose {
             self.lose_data();
         }
@@ -347,10 +303,6 @@ impl RedisServer {
         Stats::parse(&self.query::<String>(&["INFO", "all"]))
     }
 
-    fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
-        act(lock(&self.process).as_mut().expect("the server is running"))
-    }
-
     fn socket(&self) -> PathBuf {
         self.directory.path().join("redis.sock")
     }
@@ -370,8 +322,6 @@ impl RedisServer {
         reason = "a server that is starting has no event to await; and no machine sleeps meanwhile"
     )]
     fn launch(&self) -> Result<(), String> {
-        let mut process = lock(&self.process);
-        assert!(process.is_none(), "the server is running");
         let program = self.builder.program.path()?;
         let failure = |what: String| failure(&program, &what, &self.log());
         let mut command = Command::new(&program);
@@ -380,20 +330,17 @@ impl RedisServer {
             .args(&self.builder.arguments)
             .envs(self.builder.environment.iter().cloned())
             .stdin(Stdio::null());
-        open_log(&mut command, &self.directory.path().join("log"));
-        let mut child =
-            spawn_tied(command).map_err(|error| failure(format!("cannot be started: {error}")))?;
+        let launched = self.process.launch(command);
+        launched.map_err(|error| failure(format!("cannot be started: {error}")))?;
 
         let patience = self.builder.patience.unwrap_or(PATIENCE);
         let limit = Instant::now() + patience;
         // A server that is still reading its data answers with an error.
         while let Err(error) = ping(self.admin()) {
-            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            if let Some(status) = self.process.status() {
                 return Err(failure(format!("ended at once: {status}")));
             }
             if Instant::now() > limit {
-                let _ = child.kill();
-                let _ = child.wait();
                 return Err(failure(format!(
                     "does not answer within {patience:?}: {error}"
                 )));
@@ -403,8 +350,6 @@ impl RedisServer {
         if !self.builder.on_start.is_empty() {
             let _ = self.try_command(&self.builder.on_start);
         }
-        let stopped = false;
-        *process = Some(Running { child, stopped });
         if !self.builder.persistent {
             // The snapshot of an orderly shutdown has served; a crash from here on loses all.
             let _ = fs::remove_file(self.data().join("dump.rdb"));
@@ -413,12 +358,11 @@ impl RedisServer {
     }
 }
 
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        if let Some(running) = &mut *lock(&self.process) {
-            let _ = running.child.kill();
-            let _ = running.child.wait();
-        }
+impl Deref for RedisServer {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.process
     }
 }
 
@@ -426,7 +370,7 @@ impl fmt::Debug for RedisServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("RedisServer")
             .field("url", &self.url())
-            .field("pid", &lock(&self.process).as_ref().map(|it| it.child.id()))
+            .field("pid", &self.process.id())
             .finish_non_exhaustive()
     }
 }

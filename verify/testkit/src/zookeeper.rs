@@ -20,17 +20,14 @@ mod secure;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Child;
+use std::ops::Deref;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use leasehold_store::sync::lock;
-use rustix::process::Signal;
-
 use crate::deployment::until_blocking;
-use crate::process::{halt, kill, signal_child, spawn_tied};
-use crate::scratch::{Scratch, open_log};
+use crate::process::Daemon;
+use crate::scratch::Scratch;
 use crate::server::Port;
 use crate::tls::Certificates;
 pub use ensemble::Ensemble;
@@ -62,22 +59,16 @@ fn patiently<T>(
 /// [`RedisServer`](crate::server::RedisServer).
 #[derive(Debug)]
 pub struct ZooKeeper {
+    /// The first to be dropped.
+    process: Daemon,
     port: Port,
     /// For TLS, or for the other servers of an ensemble.
     more_ports: Vec<Port>,
     scratch: Scratch,
     /// Who asks at the port for TLS.
     known: Option<Known>,
-    process: Mutex<Option<Running>>,
     chroots: AtomicU32,
     environment: Vec<(String, String)>,
-}
-
-/// The process of a server that is not down.
-#[derive(Debug)]
-struct Running {
-    child: Child,
-    paused: bool,
 }
 
 impl ZooKeeper {
@@ -145,11 +136,11 @@ impl ZooKeeper {
         let scratch = Scratch::new("zookeeper", None);
         fs::create_dir(scratch.path("data")).expect("a directory can be made");
         Self {
+            process: Daemon::new(scratch.path("log"), false),
             port: Port::reserve(),
             more_ports,
             scratch,
             known: None,
-            process: Mutex::new(None),
             chroots: AtomicU32::new(0),
             environment,
         }
@@ -222,16 +213,6 @@ impl ZooKeeper {
         format!("/fresh_{number}")
     }
 
-    /// Everything the server has logged since its first start.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.scratch.path("log")).unwrap_or_default()
-    }
-
-    /// The process id.
-    pub fn pid(&self) -> u32 {
-        self.running(|running| running.child.id())
-    }
-
     /// Sends a four-letter word (`srvr`, `mntr`, `cons`, `dump`, …), and returns the answer.
     ///
     /// # Errors
@@ -268,34 +249,11 @@ impl ZooKeeper {
         mode.map(str::to_owned).ok_or(answer)
     }
 
-    /// Kills the server (SIGKILL), and returns when it is gone.
-    pub fn kill(&self) {
-        let mut running = lock(&self.process).take().expect("the server is running");
-        kill(&mut running.child);
-    }
-
     /// Loses all that a server that is down has written. Its configuration stays.
     pub fn lose_data(&self) {
-        assert!(lock(&self.process).is_none(), "the server is running");
+        assert_eq!(self.process.id(), None, "the server is running");
         let written = fs::remove_dir_all(self.scratch.path("data/version-2"));
         written.expect("a server that has run has written something");
-    }
-
-    /// Stops the server in its tracks (SIGSTOP): connections stay open and are even accepted, by the
-    /// kernel, but nothing is answered. Returns when it stands still.
-    pub fn pause(&self) {
-        self.running(|running| {
-            halt(&running.child);
-            running.paused = true;
-        });
-    }
-
-    /// Lets a paused server go on (SIGCONT), with what has been sent to it meanwhile.
-    pub fn resume(&self) {
-        self.running(|running| {
-            signal_child(&running.child, Signal::CONT);
-            running.paused = false;
-        });
     }
 
     /// Starts a server that is down again, on the same port, with what has been written; returns when
@@ -307,39 +265,24 @@ impl ZooKeeper {
     }
 
     fn launch(&self) {
-        let mut process = lock(&self.process);
-        assert!(process.is_none(), "the server is running");
         let mut command = java::command(&self.scratch);
         command.envs(self.environment.clone());
-        open_log(&mut command, &self.scratch.path("log"));
-        let child = spawn_tied(command).expect("`java` can be started: is it in the PATH?");
-        let paused = false;
-        *process = Some(Running { child, paused });
+        let launched = self.process.launch(command);
+        launched.expect("`java` can be started: is it in the PATH?");
     }
 
     /// What it is, or why it does not serve yet; panics if it never will.
     fn started(&self, limit: Duration) -> Result<String, String> {
-        let ended = self.running(|running| running.child.try_wait());
-        let ended = ended.expect("a child can be waited for");
-        assert!(ended.is_none(), "it has ended: {ended:?}\n{}", self.log());
+        self.process.must_run();
         self.mode(limit)
             .map_err(|why| format!("{why}\n{}", self.log()))
     }
-
-    /// Whether it can answer: it runs, and is not paused.
-    fn is_up(&self) -> bool {
-        lock(&self.process).as_ref().is_some_and(|it| !it.paused)
-    }
-
-    fn running<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
-        act(lock(&self.process).as_mut().expect("the server is running"))
-    }
 }
 
-impl Drop for ZooKeeper {
-    fn drop(&mut self) {
-        if let Some(running) = &mut *lock(&self.process) {
-            kill(&mut running.child);
-        }
+impl Deref for ZooKeeper {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.process
     }
 }

@@ -3,17 +3,12 @@
 use std::env;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Child;
-use std::sync::Mutex;
 
-use leasehold_store::sync::lock;
-use rustix::process::Signal;
-
-use super::{Postgres, family, sql_at, url};
+use super::{Postgres, sql_at, url};
 use crate::deployment::until_blocking;
-use crate::process::{kill, signal_child, spawn_tied};
-use crate::scratch::open_log;
+use crate::process::Daemon;
 use crate::server::Port;
 
 /// A running PgBouncer on a loopback port: one connection to the server for each transaction.
@@ -22,8 +17,8 @@ use crate::server::Port;
 /// The program is the one that is installed, or the one named by `LEASEHOLD_PGBOUNCER`.
 #[derive(Debug)]
 pub struct PgBouncer {
+    process: Daemon,
     port: Port,
-    process: Mutex<Child>,
 }
 
 impl PgBouncer {
@@ -49,18 +44,15 @@ impl PgBouncer {
              {config}\n"
         );
         fs::write(file(postgres, &port, "ini"), lines).expect("the configuration can be written");
-        let process = Mutex::new(spawn(postgres, &port));
-        Self { port, process }
+        let process = Daemon::new(file(postgres, &port, "log"), false);
+        let pool = Self { process, port };
+        pool.start_again(postgres);
+        pool
     }
 
     /// Where it listens, which stays the same over restarts.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
-    }
-
-    /// Kills it (SIGKILL), and returns when it is gone.
-    pub fn kill(&self) {
-        kill(&mut lock(&self.process));
     }
 
     /// Adds lines of configuration, which count when it is started again.
@@ -70,19 +62,18 @@ impl PgBouncer {
         fs::write(file, lines + config + "\n").expect("the configuration can be written");
     }
 
-    /// Starts one that was killed again, on the same port. `postgres` is its server.
+    /// Starts one that was killed again, on the same port, and returns when it accepts connections.
+    /// `postgres` is its server.
     pub fn start_again(&self, postgres: &Postgres) {
-        *lock(&self.process) = spawn(postgres, &self.port);
-    }
-
-    /// Stops it in its tracks (SIGSTOP).
-    pub fn pause(&self) {
-        signal_child(&lock(&self.process), Signal::STOP);
-    }
-
-    /// Lets it go on (SIGCONT).
-    pub fn resume(&self) {
-        signal_child(&lock(&self.process), Signal::CONT);
+        let mut command = postgres.scratch.command(program());
+        command.arg(file(postgres, &self.port, "ini"));
+        let launched = self.process.launch(command);
+        launched.expect("pgbouncer can be started: scripts/test --install");
+        until_blocking("PgBouncer to accept connections", &[], || {
+            self.process.must_run();
+            let connected = TcpStream::connect(self.address());
+            connected.map_err(|error| format!("{error}\n{}", self.log()))
+        });
     }
 
     /// The URL of the database `postgres`.
@@ -101,27 +92,12 @@ impl PgBouncer {
     }
 }
 
-impl Drop for PgBouncer {
-    fn drop(&mut self) {
-        let mut process = lock(&self.process);
-        let _ = process.kill();
-        let _ = process.wait();
-    }
-}
+impl Deref for PgBouncer {
+    type Target = Daemon;
 
-/// Starts the program, and returns when it accepts connections.
-fn spawn(postgres: &Postgres, port: &Port) -> Child {
-    let path = |ending| file(postgres, port, ending);
-    let mut command = postgres.scratch.command(program());
-    command.arg(path("ini"));
-    open_log(&mut command, &path("log"));
-    let process = spawn_tied(command).expect("pgbouncer can be started: scripts/test --install");
-    until_blocking("PgBouncer to accept connections", &[], || {
-        let log = || fs::read_to_string(path("log")).unwrap_or_default();
-        assert!(!family::has_ended(&process), "it has ended\n{}", log());
-        TcpStream::connect(port.address()).map_err(|error| format!("{error}\n{}", log()))
-    });
-    process
+    fn deref(&self) -> &Daemon {
+        &self.process
+    }
 }
 
 fn file(postgres: &Postgres, port: &Port, ending: &str) -> PathBuf {

@@ -4,11 +4,12 @@ use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{LazyLock, Mutex};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::port::Port;
 use super::{ADMIN, ADMIN_PASSWORD, ClientCertificate, Program, RedisServer};
+use crate::process::Daemon;
 use crate::scratch::Scratch;
 use crate::tls::Certificates;
 
@@ -156,11 +157,11 @@ impl RedisServerBuilder {
             .expect("a temporary directory can be made");
         let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
         let server = RedisServer {
+            process: Daemon::new(directory.path().join("log"), false),
             builder: self,
             directory,
             port,
             certificates,
-            process: Mutex::new(None),
         };
         fs::create_dir(server.data()).expect("the directory can be made");
         let file = server.directory.path().join("redis.conf");

@@ -163,7 +163,7 @@ impl Ensemble {
     }
 
     fn is_there(&self, at: usize) -> bool {
-        self.servers[at].is_up() && self.parted.load(Ordering::Relaxed) != at
+        self.servers[at].is_wanted() && self.parted.load(Ordering::Relaxed) != at
     }
 
     /// Parts the server at a place from the others, and from no client: nothing passes between them

@@ -16,7 +16,7 @@ fn they_have_nothing_in_common() {
     servers[1].restart(Data::Lose);
     assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
     assert_eq!(servers[2].query::<String>(&["GET", "k"]), "2");
-    let up: Vec<_> = servers.servers().iter().map(RedisServer::is_up).collect();
+    let up: Vec<_> = servers.servers().iter().map(|it| it.is_up()).collect();
     assert_eq!(up, [false, true, true]);
     servers[2].stop();
     assert!(!servers[2].is_up());

@@ -125,7 +125,7 @@ impl Database {
                     self.server(which).resume();
                 }
             },
-            Fault::Kill(which, time) => self.restart(which, Postgres::kill, time).await,
+            Fault::Kill(which, time) => self.restart(which, |it| it.kill(), time).await,
             Fault::Restart(which, _) => self.restart(which, Postgres::stop, 0).await,
             Fault::KillPrimary | Fault::StopPrimary if self.is_replaced.load(Ordering::Acquire) => {
             }

@@ -10,7 +10,7 @@ impl Site {
     /// How often a primary was replaced, by what the servers have logged.
     pub fn fail_overs(&self) -> usize {
         let logged = |servers: &[RedisServer], what: &str| {
-            let logs = servers.iter().map(RedisServer::log);
+            let logs = servers.iter().map(|server| server.log());
             logs.map(|log| log.matches(what).count())
                 .collect::<Vec<_>>()
         };

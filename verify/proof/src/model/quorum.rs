@@ -95,17 +95,10 @@ pub(super) enum Act {
     Lapse(usize),
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
-enum Stage {
-    #[default]
-    Idle,
-    Bidding(Box<Bidding>),
-    Held(Box<Held>),
-}
-
+/// A request to all servers: a bid, or the renewal of what is held.
 #[derive(Debug, Clone, PartialEq)]
-struct Bidding {
-    bid: QuorumRound,
+struct Asking {
+    round: QuorumRound,
     /// What each server has said to the proposal of now, and how many came before it.
     heard: Vec<Option<Reply>>,
     rounds: u8,
@@ -116,20 +109,10 @@ struct Bidding {
     floor: Token,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Held {
     token: Token,
     validity: Validity,
-    renewal: Option<Renewing>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Renewing {
-    extension: QuorumRound,
-    heard: Vec<Option<Reply>>,
-    sent: Moment,
-    /// The highest token completed when it was sent.
-    floor: Token,
 }
 
 /// A claim that leaves.
@@ -143,7 +126,9 @@ struct Leaving {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Client {
-    stage: Stage,
+    /// What it asks for: a bid, unless it holds.
+    asking: Option<Box<Asking>>,
+    held: Option<Held>,
     leaving: Vec<Leaving>,
     attempts: u8,
     begun: u8,
@@ -244,7 +229,10 @@ impl Subject for QuorumModel {
             Act::Again(client) => self.again(state, client),
             Act::Renew(client) => self.renew(state, client),
             Act::GiveBack(client) => self.leave(state, client),
-            Act::Die(client) => state.clients[client].stage = Stage::Idle,
+            Act::Die(client) => {
+                let it = &mut state.clients[client];
+                (it.asking, it.held) = (None, None);
+            }
             Act::Deliver(at) => {
                 let message = state.wire.remove(at);
                 self.arrive(state, &message);

@@ -1,14 +1,14 @@
 //! What must hold in every state, and how a state is told.
 
 use super::server::What;
-use super::{QuorumModel, Stage, State};
+use super::{QuorumModel, State};
 use crate::model::promise::Promise;
 
 impl QuorumModel {
     pub(super) fn judge(&self, state: &mut State) {
-        let valid = |number: &usize| match &state.clients[*number].stage {
-            Stage::Held(held) => held.validity.until() > self.moment(state, *number),
-            _ => false,
+        let valid = |number: &usize| {
+            let held = state.clients[*number].held;
+            held.is_some_and(|held| held.validity.until() > self.moment(state, *number))
         };
         let relied_on = (0..state.clients.len()).filter(valid).count();
         let alone = relied_on <= 1 || self.horizon.is_none();
@@ -50,10 +50,10 @@ impl QuorumModel {
         let mut lines = vec![format!("  tick {}", state.ticks)];
         for (number, client) in state.clients.iter().enumerate() {
             let now = self.moment(state, number);
-            let stage = match &client.stage {
-                Stage::Idle => "is idle".to_owned(),
-                Stage::Bidding(bidding) => format!("bids {}", bidding.bid.token()),
-                Stage::Held(held) => {
+            let stage = match (client.held, &client.asking) {
+                (None, None) => "is idle".to_owned(),
+                (None, Some(bid)) => format!("bids {}", bid.round.token()),
+                (Some(held), _) => {
                     let left = held.validity.remaining(now).as_secs_f64();
                     format!("holds {} for {left:.3} s", held.token)
                 }

@@ -5,27 +5,36 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Claim, Command, Inbox, Mode, Proposal, Reply, StoreTime, Token, Validity, Void, Voided,
+    Claim, Command, Inbox, Mode, Moment, Proposal, Reply, StoreTime, Token, Validity, Void, Voided,
 };
 
 use super::server::{Message, Tag, What};
-use super::{Act, Bidding, Client, Held, Leaving, QuorumModel, Renewing, Stage, State, TICK};
+use super::{Act, Asking, Client, Held, Leaving, QuorumModel, State, TICK};
 use crate::model::promise::Promise;
 
 impl Client {
     /// Whether an answer can still mean something.
     pub(super) fn awaits(&self, server: usize, tag: Tag) -> bool {
-        match (tag, &self.stage) {
-            (Tag::Bid(number, _), Stage::Bidding(_)) => number == self.number,
-            (Tag::Renewal(number, _), Stage::Held(held)) => {
-                held.renewal.is_some() && number == self.number
-            }
-            (Tag::Farewell(attempt), _) => self.leaving.iter().any(|leaving| {
+        match tag {
+            Tag::Asking(number, _) => self.asking.is_some() && number == self.number,
+            Tag::Farewell(attempt) => self.leaving.iter().any(|leaving| {
                 let open = leaving.farewell.unconfirmed().any(|open| open == server);
                 leaving.attempt == attempt && open
             }),
-            _ => false,
         }
+    }
+}
+
+impl Asking {
+    fn new(round: QuorumRound, servers: usize, sent: Moment, floor: Token) -> Box<Self> {
+        Box::new(Self {
+            round,
+            heard: vec![None; servers],
+            rounds: 1,
+            sent,
+            proposed: sent,
+            floor,
+        })
     }
 }
 
@@ -73,10 +82,10 @@ impl QuorumModel {
         let client = &state.clients[number];
         let now = self.moment(state, number);
         let late = state.left.late > 0;
-        match &client.stage {
-            Stage::Idle if client.attempts > 0 => actions.push(Act::Begin(number)),
-            Stage::Idle => {}
-            Stage::Bidding(bidding) => match bidding.bid.verdict() {
+        match (client.held, &client.asking) {
+            (None, None) if client.attempts > 0 => actions.push(Act::Begin(number)),
+            (None, None) => {}
+            (None, Some(bid)) => match bid.round.verdict() {
                 Some(_) => {
                     actions.push(Act::GiveBack(number));
                     if late {
@@ -84,17 +93,17 @@ impl QuorumModel {
                     }
                 }
                 None => {
-                    if bidding.bid.poll_timeout().is_some_and(|due| due <= now) {
+                    if bid.round.poll_timeout().is_some_and(|due| due <= now) {
                         actions.push(Act::Drive(number));
                     } else if late {
                         actions.push(Act::Silence(number));
                     }
                 }
             },
-            Stage::Held(held) => {
+            (Some(held), renewal) => {
                 actions.extend([Act::GiveBack(number), Act::Die(number)]);
                 let valid = !held.validity.remaining(now).is_zero() || self.horizon.is_none();
-                match &held.renewal {
+                match renewal {
                     None if valid && state.left.renewals > 0 => actions.push(Act::Renew(number)),
                     Some(_) if late => actions.push(Act::Silence(number)),
                     _ => {}
@@ -111,14 +120,7 @@ impl QuorumModel {
         it.begun += 1;
         it.number += 1;
         let bid = QuorumRound::new(self.config(), it.seen, wall, now);
-        it.stage = Stage::Bidding(Box::new(Bidding {
-            bid,
-            heard: vec![None; self.size.servers()],
-            rounds: 1,
-            sent: now,
-            proposed: now,
-            floor,
-        }));
+        it.asking = Some(Asking::new(bid, self.size.servers(), now, floor));
         self.drive(state, client);
     }
 
@@ -128,16 +130,13 @@ impl QuorumModel {
         let it = &mut state.clients[client];
         it.number += 1;
         state.left.late -= 1;
-        if let Stage::Bidding(bidding) = &mut it.stage {
-            let (token, at, held) = (bidding.bid.token(), bidding.proposed, false);
+        if let Some(bid) = &mut it.asking {
+            let (token, at, held) = (bid.round.token(), bid.proposed, false);
             let before = Proposed { token, at, held };
-            bidding.bid = QuorumRound::again(self.config(), before, wall, now);
-            if bidding.bid.token() != before.token {
-                bidding.proposed = now;
-            }
-            bidding.heard.fill(None);
-            bidding.rounds = 1;
-            bidding.sent = now;
+            let round = QuorumRound::again(self.config(), before, wall, now);
+            let is_other = round.token() != before.token;
+            *bid = Asking::new(round, self.size.servers(), now, bid.floor);
+            bid.proposed = if is_other { now } else { at };
         }
         self.drive(state, client);
     }
@@ -145,32 +144,32 @@ impl QuorumModel {
     pub(super) fn drive(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         let mut proposals = Vec::new();
-        if let Stage::Bidding(bidding) = &mut state.clients[client].stage {
-            bidding.bid.handle_timeout(now);
-            proposals.extend(std::iter::from_fn(|| bidding.bid.poll_transmit()));
-            if !proposals.is_empty() && bidding.heard.iter().any(Option::is_some) {
-                bidding.heard.fill(None);
-                bidding.rounds += 1;
+        let it = &mut state.clients[client];
+        if let (None, Some(bid)) = (it.held, &mut it.asking) {
+            bid.round.handle_timeout(now);
+            proposals.extend(std::iter::from_fn(|| bid.round.poll_transmit()));
+            if !proposals.is_empty() && bid.heard.iter().any(Option::is_some) {
+                bid.heard.fill(None);
+                bid.rounds += 1;
                 self.seen.note("proposed again");
             }
         }
+        self.ask(state, client, proposals);
+        self.settle(state, client);
+    }
+
+    fn ask(&self, state: &mut State, client: usize, proposals: Vec<(usize, Token)>) {
         for (server, token) in proposals {
-            let tag = Tag::Bid(state.clients[client].number, token);
+            let tag = Tag::Asking(state.clients[client].number, token);
             let ask = self.claim(state, client, token);
             Self::send(state, client, server, tag, ask);
         }
-        self.settle(state, client);
     }
 
     pub(super) fn silence(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         state.left.late -= 1;
-        let round = match &mut state.clients[client].stage {
-            Stage::Idle => None,
-            Stage::Bidding(bidding) => Some(&mut bidding.bid),
-            Stage::Held(held) => held.renewal.as_mut().map(|it| &mut it.extension),
-        };
-        if let Some(round) = round {
+        if let Some(Asking { round, .. }) = state.clients[client].asking.as_deref_mut() {
             let token = round.token();
             for server in 0..self.size.servers() {
                 round.handle_silence(now, server, token);
@@ -185,11 +184,10 @@ impl QuorumModel {
         state.left.renewals -= 1;
         let it = &mut state.clients[client];
         it.number += 1;
-        let number = it.number;
-        let Stage::Held(lease) = &mut it.stage else {
+        let Some(Held { token, .. }) = it.held else {
             return;
         };
-        let (token, at, held) = (lease.token, now, true);
+        let (at, held) = (now, true);
         let before = Proposed { token, at, held };
         // A renewal waits for a TTL.
         let config = RoundConfig {
@@ -198,18 +196,9 @@ impl QuorumModel {
         };
         let mut extension = QuorumRound::again(config, before, 0, now);
         let asked: Vec<_> = std::iter::from_fn(|| extension.poll_transmit()).collect();
-        lease.renewal = Some(Renewing {
-            extension,
-            heard: vec![None; self.size.servers()],
-            sent: now,
-            floor,
-        });
-        for (server, token) in asked {
-            let tag = Tag::Renewal(number, token);
-            // A server that lacks the claim takes it up again.
-            let ask = self.claim(state, client, token);
-            Self::send(state, client, server, tag, ask);
-        }
+        it.asking = Some(Asking::new(extension, self.size.servers(), now, floor));
+        // A server that lacks the claim takes it up again.
+        self.ask(state, client, asked);
     }
 
     pub(super) fn hear(
@@ -226,29 +215,22 @@ impl QuorumModel {
         if !it.awaits(server, tag) {
             return;
         }
-        match (tag, &mut it.stage) {
-            (Tag::Bid(_, token), Stage::Bidding(bidding)) => {
-                if token == bidding.bid.token() {
-                    bidding.heard[server] = Some(reply);
-                }
-                bidding.bid.handle_reply(now, server, token, reply, at);
-            }
-            (Tag::Renewal(_, token), Stage::Held(held)) => {
-                if let Some(renewal) = &mut held.renewal {
-                    renewal.heard[server] = Some(reply);
-                    renewal
-                        .extension
-                        .handle_reply(now, server, token, reply, at);
+        match tag {
+            Tag::Asking(_, token) => {
+                if let Some(Asking { round, heard, .. }) = it.asking.as_deref_mut() {
+                    if token == round.token() {
+                        heard[server] = Some(reply);
+                    }
+                    round.handle_reply(now, server, token, reply, at);
                 }
             }
-            (Tag::Farewell(attempt), _) => {
+            Tag::Farewell(attempt) => {
                 let leaving = it.leaving.iter_mut().find(|one| one.attempt == attempt);
                 if let Some(leaving) = leaving {
                     let held = reply == (Reply::Released { held: true });
                     leaving.farewell.handle_released(server, held);
                 }
             }
-            _ => {}
         }
         self.drive(state, client);
     }
@@ -257,51 +239,38 @@ impl QuorumModel {
     fn settle(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         let it = &mut state.clients[client];
-        match &mut it.stage {
-            Stage::Idle => {}
-            Stage::Bidding(bidding) => {
-                it.seen = it.seen.max(bidding.bid.seen());
-                match bidding.bid.verdict() {
-                    None => {}
-                    Some(RoundVerdict::Held { token }) => {
-                        let mut validity = Validity::default();
-                        validity.confirm(bidding.sent, self.ttl);
-                        let floor = bidding.floor;
-                        it.stage = Stage::Held(Box::new(Held {
-                            token,
-                            validity,
-                            renewal: None,
-                        }));
-                        self.complete(state, token, floor);
-                    }
-                    // It may ask again: see `Act::Again`.
-                    Some(RoundVerdict::Unanswered) if state.left.late > 0 => {}
-                    Some(_) => self.leave(state, client),
-                }
+        let Some(asking) = it.asking.as_deref() else {
+            return;
+        };
+        if it.held.is_none() {
+            it.seen = it.seen.max(asking.round.seen());
+        }
+        let Some(verdict) = asking.round.verdict() else {
+            return;
+        };
+        let (sent, floor) = (asking.sent, asking.floor);
+        match (&mut it.held, verdict) {
+            (None, RoundVerdict::Held { token }) => {
+                let mut validity = Validity::default();
+                validity.confirm(sent, self.ttl);
+                (it.asking, it.held) = (None, Some(Held { token, validity }));
+                self.complete(state, token, floor);
             }
-            Stage::Held(held) => {
-                let Some(renewal) = held.renewal.as_ref() else {
-                    return;
-                };
-                let Some(verdict) = renewal.extension.verdict() else {
-                    return;
-                };
-                let (sent, floor) = (renewal.sent, renewal.floor);
-                held.renewal = None;
-                match verdict {
-                    RoundVerdict::Held { .. } => {
-                        self.seen.note("renewed");
-                        held.validity.confirm(sent, self.ttl);
-                        let passed = floor > held.token;
-                        self.judge_renewal(state, passed);
-                    }
-                    RoundVerdict::Unanswered => {}
-                    _ => {
-                        let valid = !held.validity.remaining(now).is_zero();
-                        self.judge_loss(state, valid);
-                        self.leave(state, client);
-                    }
-                }
+            // It may ask again: see `Act::Again`.
+            (None, RoundVerdict::Unanswered) if state.left.late > 0 => {}
+            (None, _) => self.leave(state, client),
+            (Some(held), RoundVerdict::Held { .. }) => {
+                self.seen.note("renewed");
+                held.validity.confirm(sent, self.ttl);
+                let passed = floor > held.token;
+                it.asking = None;
+                self.judge_renewal(state, passed);
+            }
+            (Some(_), RoundVerdict::Unanswered) => it.asking = None,
+            (Some(held), _) => {
+                let valid = !held.validity.remaining(now).is_zero();
+                self.judge_loss(state, valid);
+                self.leave(state, client);
             }
         }
     }
@@ -322,12 +291,12 @@ impl QuorumModel {
     /// Ends an attempt: every server is told, also those that were never reached.
     pub(super) fn leave(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
-        let begun = state.clients[client].begun;
-        let stage = std::mem::replace(&mut state.clients[client].stage, Stage::Idle);
-        let (token, valid) = match stage {
-            Stage::Idle => return,
-            Stage::Bidding(bidding) => (bidding.bid.token(), false),
-            Stage::Held(held) => (held.token, !held.validity.remaining(now).is_zero()),
+        let it = &mut state.clients[client];
+        let begun = it.begun;
+        let (token, valid) = match (it.held.take(), it.asking.take()) {
+            (None, None) => return,
+            (None, Some(bid)) => (bid.round.token(), false),
+            (Some(held), _) => (held.token, !held.validity.remaining(now).is_zero()),
         };
         let id = Self::id(client, begun);
         // As if nobody remembered the id: what was proposed is void.

@@ -13,8 +13,7 @@ use super::{QuorumModel, START, State};
 /// What an answer belongs to: the number of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Tag {
-    Bid(u8, Token),
-    Renewal(u8, Token),
+    Asking(u8, Token),
     /// Of which attempt.
     Farewell(u8),
 }

@@ -4,7 +4,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{Client, Stage, State};
+use super::{Client, State};
 use crate::model::checker::hash_of;
 
 impl Hash for State {
@@ -39,26 +39,14 @@ impl Client {
     /// All but what single servers have said.
     fn hash_own<H: Hasher>(&self, state: &mut H) {
         (self.attempts, self.begun, self.number, self.seen).hash(state);
-        match &self.stage {
-            Stage::Idle => 0.hash(state),
-            Stage::Bidding(bidding) => {
-                let bid = &bidding.bid;
-                (
-                    1,
-                    bid.token(),
-                    bid.seen(),
-                    bid.verdict(),
-                    bid.poll_timeout(),
-                )
-                    .hash(state);
-                (bidding.rounds, bidding.sent, bidding.floor).hash(state);
-                bidding.proposed.hash(state);
-            }
-            Stage::Held(held) => {
-                (2, held.token, held.validity).hash(state);
-                if let Some(renewal) = &held.renewal {
-                    (renewal.sent, renewal.floor, renewal.extension.verdict()).hash(state);
-                }
+        let held = self.held.map(|held| (held.token, held.validity));
+        (held, self.asking.is_some()).hash(state);
+        if let Some(asking) = &self.asking {
+            (asking.sent, asking.floor, asking.round.verdict()).hash(state);
+            if held.is_none() {
+                let bid = &asking.round;
+                (bid.token(), bid.seen(), bid.poll_timeout()).hash(state);
+                (asking.rounds, asking.proposed).hash(state);
             }
         }
         for leaving in &self.leaving {
@@ -68,14 +56,8 @@ impl Client {
 
     /// What one server has said.
     fn hash_heard<H: Hasher>(&self, server: usize, state: &mut H) {
-        match &self.stage {
-            Stage::Bidding(bidding) => bidding.heard[server].hash(state),
-            Stage::Held(held) => {
-                let renewal = held.renewal.as_ref();
-                renewal.map(|renewal| renewal.heard[server]).hash(state);
-            }
-            Stage::Idle => {}
-        }
+        let asking = self.asking.as_ref();
+        asking.map(|asking| asking.heard[server]).hash(state);
         for leaving in &self.leaving {
             let open = leaving.farewell.unconfirmed().any(|open| open == server);
             open.hash(state);

@@ -79,12 +79,7 @@ impl ZooKeeper {
 
     /// The same with more lines of `zoo.cfg`, which override the testkit's: `maxSessionTimeout=1000`.
     pub fn start_with(config: &str) -> Self {
-        Self::start_in(config, Vec::new())
-    }
-
-    /// The same with more variables in its environment, also when it is started again.
-    pub fn start_in(config: &str, environment: Vec<(String, String)>) -> Self {
-        let server = Self::prepare(Vec::new(), environment);
+        let server = Self::prepare(Vec::new(), Vec::new());
         server.configure(config);
         server.start_again();
         server

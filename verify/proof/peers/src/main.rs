@@ -13,9 +13,7 @@ use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 use fred::prelude::*;
 use futures_util::future::BoxFuture;
 use leasehold_proof::faults::cli;
-use leasehold_proof::faults::client::{
-    Algorithm, Failure, Held, Lock, OnQueued, Patience, Spec, Task,
-};
+use leasehold_proof::faults::client::{Algorithm, Failure, Held, Lock, OnQueued, Spec, Task};
 use leasehold_proof::faults::history::{Micros, now};
 use rslock::{LockError, LockManager};
 use tokio::time::sleep;
@@ -40,12 +38,8 @@ fn open(spec: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
 }
 
 /// How long to wait for a key, from now on, and whether to ask once more.
-fn goes_on(patience: Patience, asked: Micros) -> bool {
-    match patience {
-        Patience::Forever => true,
-        Patience::For(limit) => u128::from(now() - asked) < limit.as_micros(),
-        Patience::No => false,
-    }
+fn goes_on(patience: Option<Duration>, asked: Micros) -> bool {
+    patience.is_none_or(|limit| u128::from(now() - asked) < limit.as_micros())
 }
 
 // ---- rslock
@@ -69,7 +63,7 @@ impl Lock for Rslock {
     async fn acquire(
         &self,
         task: &Task,
-        patience: Patience,
+        patience: Option<Duration>,
         _: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
         let asked = now();
@@ -166,7 +160,7 @@ impl Lock for Distributed {
     async fn acquire(
         &self,
         task: &Task,
-        patience: Patience,
+        patience: Option<Duration>,
         _: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
         let asked = now();

@@ -181,8 +181,6 @@ pub struct Op {
     pub failed: Option<String>,
     /// How many fenced writes were taken, and how many refused.
     pub fenced: (u64, u64),
-    /// How many writes were taken by the resource that compares nothing.
-    pub unfenced: u64,
 }
 
 /// A lease, as its holder saw it.
@@ -257,7 +255,6 @@ impl Op {
             grant: None,
             failed: None,
             fenced: (0, 0),
-            unfenced: 0,
         }
     }
 
@@ -289,8 +286,7 @@ impl Op {
                 });
             }
             Event::Failed { kind, .. } => self.failed = Some(kind.clone()),
-            Event::Wrote { fenced: true } => self.fenced.0 += 1,
-            Event::Wrote { fenced: false } => self.unfenced += 1,
+            Event::Wrote { fenced } => self.fenced.0 += u64::from(*fenced),
             Event::Refused => self.fenced.1 += 1,
             Event::Extended { .. }
             | Event::Lost { .. }

@@ -217,10 +217,10 @@ fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
 fn judge(plan: Plan, history: History) -> Outcome {
     let (ops, written, mut injected) = (history.ops, history.written, history.injected);
     let gaps = check::gaps(&ops, history.from, history.to);
+    let longest = |from, to| check::longest_gap(&gaps, from, to).map_or(0, |gap| gap.1 - gap.0);
     for fault in &mut injected {
         // One that is over at once has its effect afterwards.
-        let gap = check::longest_gap(&gaps, fault.from, fault.to + 1);
-        fault.gap = gap.map_or(0, check::Gap::length);
+        fault.gap = longest(fault.from, fault.to + 1);
     }
     let replayed = check::replay(&ops);
     let (fenced, lost_updates) = check::fenced_writes(&ops, &written);
@@ -243,7 +243,6 @@ fn judge(plan: Plan, history: History) -> Outcome {
         *failures.entry(failed).or_insert(0) += 1;
     }
     let grants = ops.iter().filter_map(|op| op.grant.as_ref());
-    let longest = check::longest_gap(&gaps, history.from, history.to);
     Outcome {
         promise: Promise::of(&plan, history.fail_overs),
         fail_overs: history.fail_overs,
@@ -254,7 +253,7 @@ fn judge(plan: Plan, history: History) -> Outcome {
         replayed: replayed.leases,
         fenced,
         unfenced: check::unfenced_writes(&written),
-        longest_gap: longest.map_or(0, check::Gap::length),
+        longest_gap: longest(history.from, history.to),
         recovered_in: history.recovered.then_some(history.to - history.quiet),
         violations,
         findings: told.collect(),

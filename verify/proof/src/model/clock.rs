@@ -1,17 +1,8 @@
 use std::time::{Duration, SystemTime};
 
-/// Measures how long a run takes; nothing is decided by it but when to stop.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stopwatch(SystemTime);
-
-impl Stopwatch {
-    pub(super) fn start() -> Self {
-        Self(SystemTime::now())
-    }
-
-    pub(super) fn elapsed(self) -> Duration {
-        self.0.elapsed().unwrap_or_default()
-    }
+/// How long a run has taken; nothing is decided by it but when to stop.
+pub(super) fn since(began: SystemTime) -> Duration {
+    began.elapsed().unwrap_or_default()
 }
 
 /// What passes with one tick of a model.

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::time::SystemTime;
 
 use super::checker::{Counterexample, Effort, Findings, Subject, hash_of, trace};
-use super::clock::Stopwatch;
+use super::clock::since;
 
 /// How many states a thread takes at once.
 const CHUNK: usize = 4096;
@@ -41,7 +42,7 @@ struct Reached<State> {
 }
 
 pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findings {
-    let watch = Stopwatch::start();
+    let began = SystemTime::now();
     let mut known = Known::default();
     let mut frontier = vec![(hash_of(&subject.init()), subject.init())];
     known.insert(frontier[0].0, (0, 0));
@@ -52,7 +53,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
         depth += 1;
         let mut next = Vec::new();
         for part in frontier.chunks(CHUNK * effort.threads) {
-            if effort.time.is_some_and(|time| watch.elapsed() >= time) {
+            if effort.time.is_some_and(|time| since(began) >= time) {
                 complete = false;
                 break;
             }
@@ -64,7 +65,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
     }
     let broken = broken.and_then(|hash| counterexample(subject, &known, hash));
     let size = (known.len() as u64, depth - 1);
-    let seconds = watch.elapsed().as_secs_f64();
+    let seconds = since(began).as_secs_f64();
     let mut findings = Findings::of(subject, (name, "exhaustive"), size, seconds, broken);
     findings.complete &= complete;
     findings

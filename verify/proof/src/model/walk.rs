@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::checker::{Counterexample, Effort, Findings, Subject, trace};
-use super::clock::Stopwatch;
+use super::clock::since;
 use super::promise::Promise;
 use crate::split_mix::split_mix;
 
@@ -28,7 +28,7 @@ pub(super) fn run<S: Subject>(
     length: usize,
     effort: Effort,
 ) -> Findings {
-    let watch = Stopwatch::start();
+    let began = SystemTime::now();
     let tally = Tally::default();
     let limit = match effort.time {
         Some(_) => u64::MAX,
@@ -36,12 +36,12 @@ pub(super) fn run<S: Subject>(
     };
     std::thread::scope(|scope| {
         for _ in 0..effort.threads {
-            scope.spawn(|| stroll(subject, length, limit, effort, &watch, &tally));
+            scope.spawn(|| stroll(subject, length, limit, effort, began, &tally));
         }
     });
     let found = tally.found.into_inner().unwrap_or_default();
     let size = (tally.steps.into_inner(), tally.longest.into_inner());
-    let seconds = watch.elapsed().as_secs_f64();
+    let seconds = since(began).as_secs_f64();
     let broken = found.into_values().next();
     Findings::of(subject, (name, "walks"), size, seconds, broken)
 }
@@ -52,10 +52,10 @@ fn stroll<S: Subject>(
     length: usize,
     limit: u64,
     effort: Effort,
-    watch: &Stopwatch,
+    began: SystemTime,
     tally: &Tally,
 ) {
-    let over = |time: Option<Duration>| time.is_some_and(|time| watch.elapsed() >= time);
+    let over = |time: Option<Duration>| time.is_some_and(|time| since(began) >= time);
     while !tally.done.load(Ordering::Relaxed) && !over(effort.time) {
         let number = tally.next.fetch_add(1, Ordering::Relaxed);
         if number >= limit {

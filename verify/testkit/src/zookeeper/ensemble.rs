@@ -9,7 +9,7 @@ use crate::deployment::{until, until_blocking};
 use crate::proxy::{Peers, Proxy};
 use crate::server::Port;
 
-/// Three running ZooKeeper servers, of which two are enough to serve.
+/// Running ZooKeeper servers, three unless said otherwise, of which a majority is enough to serve.
 ///
 /// ```no_run
 /// # async fn example() {
@@ -25,7 +25,7 @@ use crate::server::Port;
 /// ```
 ///
 /// Servers are known by their place: 0, 1 and 2. Each is a [`ZooKeeper`], with the limits and the end
-/// of one. Followers give a silent leader up after two seconds.
+/// of one. One that is alone counts as the leader. Followers give a silent leader up after two seconds.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<ZooKeeper>,
@@ -45,25 +45,22 @@ struct Way {
     proxy: Proxy,
 }
 
-/// How many of the servers have to be up for sessions.
-const MAJORITY: usize = 2;
-
 impl Ensemble {
     /// Starts three servers, and returns when one leads and the others follow.
     pub fn start() -> Self {
-        Self::start_by(Default::default(), |_| Vec::new())
+        Self::start_by(vec![Vec::new(); 3], |_| Vec::new())
     }
 
-    /// The same, and each server reaches the others through proxies, so that one can be
+    /// The same, as many as there are environments, and each server reaches the others through proxies, so that one can be
     /// [parted](Self::part) from them, and has more variables in its environment, also when it is
     /// started again. A library that these preload has to lead connections there: `LEASEHOLD_WAYS` has
     /// `port=port,…`, the ports of the others and of the proxies.
-    pub fn start_parting(environments: [Vec<(String, String)>; 3]) -> Self {
+    pub fn start_parting(environments: Vec<Vec<(String, String)>>) -> Self {
         Self::start_by(environments, ways)
     }
 
     fn start_by(
-        environments: [Vec<(String, String)>; 3],
+        environments: Vec<Vec<(String, String)>>,
         ways: impl FnOnce(&[ZooKeeper]) -> Vec<Way>,
     ) -> Self {
         // One for data, one for elections.
@@ -78,7 +75,8 @@ impl Ensemble {
             server.environment.push(("LEASEHOLD_WAYS".to_owned(), ours));
         }
         let mut lines = "initLimit=25\nsyncLimit=10\n".to_owned();
-        for (number, server) in (1..).zip(&servers) {
+        let several = servers.iter().filter(|_| servers.len() > 1);
+        for (number, server) in (1..).zip(several) {
             let ports = server.more_ports.iter().map(|it| it.address().port());
             let ports = ports.map(|port| format!(":{port}")).collect::<String>();
             lines += &format!("server.{number}=127.0.0.1{ports}\n");
@@ -148,7 +146,7 @@ impl Ensemble {
             up.unwrap_or_else(|| Err("down, paused or parted".to_owned()))
         });
         let modes: Vec<_> = modes.collect();
-        let leads = |at: &usize| modes[*at].as_deref() == Ok("leader");
+        let leads = |at: &usize| matches!(modes[*at].as_deref(), Ok("leader" | "standalone"));
         match *(0..modes.len()).filter(leads).collect::<Vec<_>>() {
             [one] => Ok(one),
             _ => Err(format!("there is not one leader: {modes:?}")),
@@ -199,7 +197,7 @@ impl Ensemble {
         let server = &self.servers[at];
         server.launch();
         let up = (0..self.servers.len()).filter(|at| self.is_there(*at));
-        if up.count() >= MAJORITY {
+        if up.count() > self.servers.len() / 2 {
             let started = patiently(|limit| server.started(limit));
             until_blocking("ZooKeeper to serve sessions", &[], started);
         }

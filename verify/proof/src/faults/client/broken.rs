@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::lock::{Algorithm, Failure, Held, Lock, OnQueued, Patience};
+use super::lock::{Algorithm, Failure, Held, Lock, OnQueued};
 use super::{Spec, Task};
 use crate::faults::history::{Micros, now};
 
@@ -150,7 +150,7 @@ impl Lock for Broken {
     async fn acquire(
         &self,
         task: &Task,
-        patience: Patience,
+        patience: Option<Duration>,
         _: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
         let asked = now();
@@ -161,12 +161,8 @@ impl Lock for Broken {
                 Ok(None) => {}
                 Err(failure) => failed = Some(failure),
             }
-            let over = match patience {
-                Patience::Forever => failed.is_some(),
-                Patience::For(limit) => u128::from(now() - asked) > limit.as_micros(),
-                Patience::No => true,
-            };
-            if over {
+            let over = |limit: Duration| u128::from(now() - asked) >= limit.as_micros();
+            if patience.map_or(failed.is_some(), over) {
                 return Err(failed.unwrap_or_else(Failure::busy));
             }
             self.pause().await;

@@ -44,17 +44,6 @@ impl Algorithm {
     }
 }
 
-/// How to ask for a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// As long as it takes.
-    Forever,
-    /// So long.
-    For(Duration),
-    /// Not at all.
-    No,
-}
-
 /// Why a key was not obtained.
 #[derive(Debug)]
 pub struct Failure {
@@ -83,11 +72,12 @@ pub type OnQueued = Box<dyn Fn() + Send + Sync>;
 /// A lock of any make.
 #[async_trait]
 pub trait Lock: Send + Sync {
-    /// Gets a key, or says why not.
+    /// Gets a key, or says why not. Waits for as long as it takes, unless said otherwise; with no time at
+    /// all, it does not wait.
     async fn acquire(
         &self,
         task: &Task,
-        patience: Patience,
+        patience: Option<Duration>,
         queued: OnQueued,
     ) -> Result<Box<dyn Held>, Failure>;
 

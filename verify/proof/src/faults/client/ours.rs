@@ -14,7 +14,7 @@ use leasehold_postgres::Postgres;
 use leasehold_store::scheme::Scheme;
 use leasehold_zookeeper::ZooKeeper;
 
-use super::lock::{Failure, Held, Lock, OnQueued, Patience};
+use super::lock::{Failure, Held, Lock, OnQueued};
 use super::{Spec, Task};
 use crate::faults::history::{Event, Journal};
 use crate::hearing::Hearing;
@@ -79,16 +79,16 @@ impl Lock for Ours {
     async fn acquire(
         &self,
         task: &Task,
-        patience: Patience,
+        patience: Option<Duration>,
         queued: OnQueued,
     ) -> Result<Box<dyn Held>, Failure> {
         let how = LockOptions::new().on_progress(move |_| queued());
         let lock = self.client.lock_of(&task.key, task.mode)?;
         let lock = if task.fair { lock } else { lock.unfair() };
         Ok(Box::new(match patience {
-            Patience::Forever => lock.lock_opts(how).await?,
-            Patience::For(limit) => lock.lock_opts(how.within(limit)).await?,
-            Patience::No => lock.try_lock().await?.ok_or_else(Failure::busy)?,
+            None => lock.lock_opts(how).await?,
+            Some(Duration::ZERO) => lock.try_lock().await?.ok_or_else(Failure::busy)?,
+            Some(limit) => lock.lock_opts(how.within(limit)).await?,
         }))
     }
 

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::lock::{Held, Lock, Patience};
+use super::lock::{Held, Lock};
 use super::{Spec, Task};
 use crate::faults::gate::{Ask, What};
 use crate::faults::history::{Event, Journal, Micros, Number, OpId, now};
@@ -122,11 +122,11 @@ impl Worker {
         wish
     }
 
-    fn patience(&mut self) -> Patience {
+    fn patience(&mut self) -> Option<Duration> {
         match self.random.u8(0..10) {
-            0 => Patience::No,
-            1 | 2 => Patience::For(Duration::from_millis(self.random.u64(20..1500))),
-            _ => Patience::Forever,
+            0 => Some(Duration::ZERO),
+            1 | 2 => Some(Duration::from_millis(self.random.u64(20..1500))),
+            _ => None,
         }
     }
 

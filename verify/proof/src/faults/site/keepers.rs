@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_testkit::proxy::Proxy;
-use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
+use leasehold_testkit::zookeeper::Ensemble;
 use tokio::task::spawn_blocking;
 use zookeeper_client::{Client, Error};
 
@@ -12,14 +12,8 @@ use crate::faults::plan::{Data, Fault, Which};
 
 #[derive(Debug)]
 pub(super) struct Keepers {
-    servers: Arc<Servers>,
+    servers: Arc<Ensemble>,
     proxies: Vec<Proxy>,
-}
-
-#[derive(Debug)]
-enum Servers {
-    One(ZooKeeper),
-    Three(Ensemble),
 }
 
 /// Where the keys are.
@@ -30,16 +24,10 @@ type Environment = [(String, String); 2];
 impl Keepers {
     /// Starts as many servers as there are environments: one, or three.
     pub(super) fn start(environments: &[Environment]) -> Self {
-        let servers = match environments {
-            [one] => Servers::One(ZooKeeper::start_in("", one.to_vec())),
-            [one, two, three] => {
-                let all = [one, two, three].map(|environment| environment.to_vec());
-                Servers::Three(Ensemble::start_parting(all))
-            }
-            _ => unreachable!("there are one or three servers"),
-        };
+        let each = environments.iter().map(|environment| environment.to_vec());
+        let servers = Ensemble::start_parting(each.collect());
         let places = 0..environments.len();
-        let proxies = places.map(|at| Proxy::start(servers.at(at).address()));
+        let proxies = places.map(|at| Proxy::start(servers.server(at).address()));
         Self {
             proxies: proxies.collect(),
             servers: Arc::new(servers),
@@ -86,25 +74,23 @@ impl Keepers {
     }
 
     async fn stop<T>(&self, at: usize, meanwhile: impl AsyncFnOnce() -> T) {
-        self.servers.at(at).pause();
+        self.servers.server(at).pause();
         meanwhile().await;
-        self.servers.at(at).resume();
+        self.servers.server(at).resume();
     }
 
     async fn part<T>(&self, at: usize, meanwhile: impl AsyncFnOnce() -> T) {
-        if let Servers::Three(ensemble) = &*self.servers {
-            ensemble.part(at);
-            meanwhile().await;
-            ensemble.join();
-        }
+        self.servers.part(at);
+        meanwhile().await;
+        self.servers.join();
     }
 
     /// A server takes a second to start, in which others go on.
     async fn kill<T>(&self, at: usize, data: Data, meanwhile: impl AsyncFnOnce() -> T) {
-        self.servers.at(at).kill();
+        self.servers.server(at).kill();
         meanwhile().await;
         if data == Data::Lost {
-            self.servers.at(at).lose_data();
+            self.servers.server(at).lose_data();
         }
         let servers = self.servers.clone();
         let started = spawn_blocking(move || servers.start_again(at)).await;
@@ -113,10 +99,7 @@ impl Keepers {
 
     /// Waits until there is a leader, and returns its place.
     async fn led(&self) -> usize {
-        match &*self.servers {
-            Servers::One(_) => 0,
-            Servers::Three(ensemble) => ensemble.until_led().await,
-        }
+        self.servers.until_led().await
     }
 
     /// Deletes the nodes of all keys, one by one as somebody would who tidies up.
@@ -162,29 +145,6 @@ async fn delete(client: &Client, path: &str) -> Result<(), Error> {
     }
 }
 
-impl Servers {
-    fn at(&self, at: usize) -> &ZooKeeper {
-        match self {
-            Self::One(server) => server,
-            Self::Three(ensemble) => ensemble.server(at),
-        }
-    }
-
-    fn hosts(&self) -> String {
-        match self {
-            Self::One(server) => server.hosts(),
-            Self::Three(ensemble) => ensemble.hosts(),
-        }
-    }
-
-    fn start_again(&self, at: usize) {
-        match self {
-            Self::One(server) => server.start_again(),
-            Self::Three(ensemble) => ensemble.start_again(at),
-        }
-    }
-}
-
 /// The place of a server that a fault names; the leader is found when it is struck.
 fn place(which: Which) -> usize {
     match which {
@@ -213,7 +173,7 @@ mod tests {
         });
         let keepers = Keepers::start(&environments);
         let leader = keepers.led().await;
-        let old = keepers.servers.at(leader).url();
+        let old = keepers.servers.server(leader).url();
         let held = leasehold::connect(&old).await.unwrap();
         let lease = held.mutex("k").unwrap().with_ttl(Duration::from_secs(3));
         let lease = lease.lock().await.unwrap();
@@ -221,7 +181,7 @@ mod tests {
             .part(leader, async || {
                 let next = keepers.led().await;
                 assert_ne!(next, leader);
-                let other = keepers.servers.at(next).url();
+                let other = keepers.servers.server(next).url();
                 let other = leasehold::connect(&other).await.unwrap();
                 let taken = other.mutex("k").unwrap().lock().await.unwrap();
                 assert!(!lease.is_valid() && taken.token() > lease.token());

@@ -43,7 +43,7 @@ mod connection;
 mod desk;
 mod event;
 mod faults;
-mod resp;
+pub mod resp;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -12,15 +12,16 @@ use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Mutex;
 use std::time::Duration;
+use std::{iter, thread};
 
+use futures_util::{StreamExt, stream};
 use leasehold_store::sync::lock;
 use leasehold_testkit::process::spawn_tied;
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
 use super::history::now;
 use super::plan::{Choice, Plan};
@@ -73,39 +74,31 @@ impl Campaign {
         let end = self
             .limit
             .map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
-        let jobs = Arc::new(Mutex::new(self.jobs));
-        let over = Arc::new(AtomicBool::new(false));
-        let (done, mut results) = mpsc::unbounded_channel();
-        let mut workers = Vec::new();
-        for _ in 0..self.at_once.get() {
-            let (jobs, over, done) = (Arc::clone(&jobs), Arc::clone(&over), done.clone());
+        let jobs = Mutex::new(self.jobs);
+        let in_time = || end.is_none_or(|end| now() < end);
+        let next = || lock(&jobs).pop_front().filter(|_| in_time());
+        let begin = |job: Job| {
+            let (done, result) = oneshot::channel();
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
-            workers.push(thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) && end.is_none_or(|end| now() < end) {
-                    let job = lock(&jobs).pop_front();
-                    let Some(job) = job else { break };
-                    let _ = done.send(job.run(&scratch, keep.as_deref()));
-                }
-            }));
-        }
-        drop(done);
+            thread::spawn(move || done.send(job.run(&scratch, keep.as_deref())));
+            result
+        };
+        let results = stream::iter(iter::from_fn(next)).map(begin);
+        let mut results = pin!(results.buffer_unordered(self.at_once.get()));
         loop {
             tokio::select! {
-                result = results.recv() => match result {
-                    Some(result) => tell(&result, &mut lock(&jobs)),
-                    None => break,
+                result = results.next() => match result {
+                    Some(Ok(result)) => tell(&result, &mut lock(&jobs)),
+                    // It has panicked: the others go on.
+                    Some(Err(_)) => {}
+                    None => return Ok(()),
                 },
                 // What has begun is ended; its servers end with it.
                 _ = tokio::signal::ctrl_c() => {
-                    over.store(true, Ordering::Relaxed);
                     return Err(io::Error::other("interrupted: not all schedules were run"));
                 }
             }
         }
-        for worker in workers {
-            let _ = worker.join();
-        }
-        Ok(())
     }
 }
 

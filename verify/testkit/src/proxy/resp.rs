@@ -7,7 +7,7 @@ use super::End;
 /// What does not look like the protocol (TLS, commands typed by hand) is passed through uncut, and
 /// so is all that follows it: faults that need no understanding work on it as well.
 #[derive(Debug)]
-pub(super) struct Splitter {
+pub struct Splitter {
     /// From the client come arrays of bulk strings, from the server anything.
     speaker: End,
     pending: Vec<u8>,
@@ -17,7 +17,7 @@ pub(super) struct Splitter {
 
 /// A part of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub enum Piece {
     /// One whole command, answer or push.
     Frame(Vec<u8>),
     /// Bytes of something else.
@@ -25,7 +25,8 @@ pub(super) enum Piece {
 }
 
 impl Splitter {
-    pub(super) fn new(speaker: End) -> Self {
+    /// The stream of what that end says, from its start.
+    pub fn new(speaker: End) -> Self {
         Self {
             speaker,
             pending: Vec::new(),
@@ -34,7 +35,7 @@ impl Splitter {
     }
 
     /// Takes the bytes that have come and returns the pieces that they complete.
-    pub(super) fn split(&mut self, bytes: &[u8]) -> Vec<Piece> {
+    pub fn split(&mut self, bytes: &[u8]) -> Vec<Piece> {
         self.pending.extend_from_slice(bytes);
         let mut pieces = Vec::new();
         let mut done = 0;
@@ -110,7 +111,7 @@ fn length(line: &[u8]) -> Result<Option<usize>, Foreign> {
 
 /// The strings at the top of a whole frame, such as the arguments of a command; those of other
 /// types are empty.
-pub(super) fn strings(frame: &[u8]) -> Vec<Vec<u8>> {
+pub fn strings(frame: &[u8]) -> Vec<Vec<u8>> {
     let mut rest = frame;
     let mut strings = Vec::new();
     // The header of the aggregate.

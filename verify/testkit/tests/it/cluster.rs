@@ -101,8 +101,6 @@ async fn a_slot_moves_step_by_step() {
         cluster.move_slot(slot, to).await;
     }
     println!("twenty moves took {:?}", begun.elapsed());
-    cluster.begin_move(slot, from).await.cancel();
-    assert_eq!(read(to, "{k}1").as_deref(), Some("one"));
 }
 
 #[tokio::test]

@@ -45,15 +45,12 @@ pub(super) fn unknown(words: Words<'_>) -> Reply {
 
 /// Whether a command changes something.
 pub(super) fn writes(name: &str) -> bool {
-    matches!(
-        name,
-        "SET" | "SETRANGE" | "DEL" | "HSET" | "HDEL" | "PEXPIRE" | "PERSIST" | "INCR" | "FLUSHALL"
-    )
+    grows(name) || matches!(name, "DEL" | "HDEL" | "PEXPIRE" | "PERSIST")
 }
 
 /// Whether it may need memory.
 fn grows(name: &str) -> bool {
-    matches!(name, "SET" | "SETRANGE" | "HSET" | "INCR")
+    matches!(name, "SET" | "SETRANGE" | "HSET")
 }
 
 fn int<T: TryInto<i64>>(number: T) -> Reply {
@@ -97,8 +94,10 @@ impl Data {
                 Ok(Reply::Array(keys.iter().map(text).collect()))
             }
             ("SET", [key, value, options @ ..]) => self.set(key, value, options, millis),
-            ("SETRANGE", [key, at, value]) => self.set_range(key, at, value),
-            ("INCR", [key]) => self.increase(key),
+            // To see whether there is memory: nothing is written.
+            ("SETRANGE", [key, _, value]) if value.is_empty() => {
+                self.text(key).map(|text| int(text.map_or(0, Vec::len)))
+            }
             ("DEL", keys) => Ok(count(keys, |key| self.keys.remove(key).is_some())),
             ("EXISTS", keys) => Ok(count(keys, |key| self.keys.contains_key(key))),
             ("TYPE", [key]) => Ok(Reply::Status(self.kind(key).to_owned())),
@@ -123,16 +122,7 @@ impl Data {
                 let ends = self.keys.get_mut(key).and_then(|entry| entry.ends.take());
                 Ok(int(u8::from(ends.is_some())))
             }
-            ("PTTL", [key]) => Ok(match self.keys.get(key) {
-                None => Reply::Int(-2),
-                Some(Entry { ends, .. }) => ends.map_or(Reply::Int(-1), |ends| int(ends - millis)),
-            }),
             ("SCAN", [_, options @ ..]) => Ok(self.scan(options)),
-            ("DBSIZE", []) => Ok(int(self.keys.len())),
-            ("FLUSHALL", _) => {
-                self.keys.clear();
-                Ok(Reply::ok())
-            }
             _ => return None,
         };
         Some(answer.unwrap_or_else(Reply::error))
@@ -162,15 +152,6 @@ impl Data {
         }
     }
 
-    fn ends(&self, key: &[u8]) -> Option<u64> {
-        self.keys.get(key)?.ends
-    }
-
-    fn put(&mut self, key: &[u8], text: Vec<u8>, ends: Option<u64>) {
-        let value = Kept::Text(text);
-        self.keys.insert(key.to_vec(), Entry { value, ends });
-    }
-
     fn set(
         &mut self,
         key: &[u8],
@@ -184,45 +165,16 @@ impl Data {
         while let Some(option) = options.next() {
             match option.to_ascii_uppercase().as_slice() {
                 b"NX" => may = !there,
-                b"XX" => may = there,
-                b"KEEPTTL" => ends = self.ends(key),
-                b"PX" => ends = Some(after(millis, options.next(), 1)?),
-                b"EX" => ends = Some(after(millis, options.next(), 1000)?),
+                b"PX" => ends = Some(after(millis, options.next())?),
                 _ => return Err(SYNTAX),
             }
         }
         if !may {
             return Ok(Reply::Nil);
         }
-        self.put(key, value.to_vec(), ends);
+        let value = Kept::Text(value.to_vec());
+        self.keys.insert(key.to_vec(), Entry { value, ends });
         Ok(Reply::ok())
-    }
-
-    fn set_range(&mut self, key: &[u8], at: &[u8], value: &[u8]) -> Result<Reply, &'static str> {
-        let at = number(at)
-            .and_then(|at| usize::try_from(at).ok())
-            .ok_or("ERR offset is out of range")?;
-        let mut text = self.text(key)?.cloned().unwrap_or_default();
-        if value.is_empty() {
-            return Ok(int(text.len()));
-        }
-        let end = at + value.len();
-        text.resize(text.len().max(end), 0);
-        text[at..end].copy_from_slice(value);
-        let len = text.len();
-        self.put(key, text, self.ends(key));
-        Ok(int(len))
-    }
-
-    fn increase(&mut self, key: &[u8]) -> Result<Reply, &'static str> {
-        let next = match self.text(key)? {
-            None => 1,
-            Some(text) => number(text)
-                .and_then(|number| number.checked_add(1))
-                .ok_or(NO_NUMBER)?,
-        };
-        self.put(key, next.to_string().into_bytes(), self.ends(key));
-        Ok(Reply::Int(next))
     }
 
     fn set_fields(&mut self, key: &[u8], pairs: Words<'_>) -> Result<Reply, &'static str> {
@@ -282,11 +234,9 @@ fn bulk_or_nil(value: Option<&Vec<u8>>) -> Reply {
     value.map_or(Reply::Nil, Reply::bulk)
 }
 
-fn after(millis: u64, time: Option<&Vec<u8>>, unit: u64) -> Result<u64, &'static str> {
+fn after(millis: u64, time: Option<&Vec<u8>>) -> Result<u64, &'static str> {
     match time.map(|time| number(time)) {
-        Some(Some(time)) if time > 0 => {
-            Ok(millis.saturating_add(time.unsigned_abs().saturating_mul(unit)))
-        }
+        Some(Some(time)) if time > 0 => Ok(millis.saturating_add(time.unsigned_abs())),
         Some(Some(_)) => Err("ERR invalid expire time in 'set' command"),
         Some(None) => Err(NO_NUMBER),
         None => Err(SYNTAX),

@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_store::sync::lock;
+use leasehold_testkit::proxy;
+use leasehold_testkit::proxy::resp::{Piece, Splitter, strings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -185,7 +187,7 @@ impl Server {
         };
         let resp3 = Arc::default();
         let caller = Caller { number, resp3, out };
-        let mut bytes = Vec::new();
+        let (mut bytes, mut splitter) = (Vec::<u8>::new(), Splitter::new(proxy::End::Client));
         loop {
             tokio::select! {
                 biased;
@@ -195,7 +197,8 @@ impl Server {
                     }
                 }
                 read = end.read_buf(&mut bytes) => {
-                    if !matches!(read, Ok(some) if some > 0) || !self.take(&caller, &mut bytes) {
+                    let pieces = splitter.split(&std::mem::take(&mut bytes));
+                    if !matches!(read, Ok(some) if some > 0) || !self.take(&caller, pieces) {
                         break;
                     }
                 }
@@ -208,17 +211,15 @@ impl Server {
     }
 
     /// Carries out what has come; false if it is no protocol.
-    fn take(&self, caller: &Caller, bytes: &mut Vec<u8>) -> bool {
-        loop {
-            match reply::take_command(bytes) {
-                Ok(Some(words)) => self.carry_out(caller, &words),
-                Ok(None) => return true,
-                Err(text) => {
-                    caller.send(&Reply::error(format!("ERR {text}")));
-                    return false;
-                }
-            }
+    fn take(&self, caller: &Caller, pieces: Vec<Piece>) -> bool {
+        for piece in pieces {
+            let Piece::Frame(frame) = piece else {
+                caller.send(&Reply::error("ERR Protocol error"));
+                return false;
+            };
+            self.carry_out(caller, &strings(&frame));
         }
+        true
     }
 
     fn carry_out(&self, caller: &Caller, words: &[Vec<u8>]) {

@@ -1,5 +1,5 @@
-//! The protocol: commands as they come, replies as they go (RESP2 and RESP3,
-//! redis.io "Redis serialization protocol specification").
+//! The protocol: replies as they go (RESP2 and RESP3, redis.io "Redis serialization protocol
+//! specification").
 
 /// What a command answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,44 +63,4 @@ impl Reply {
             }
         }
     }
-}
-
-/// Takes the first whole command off the bytes that have come: `Ok(None)` if there is
-/// none yet.
-pub(crate) fn take_command(bytes: &mut Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, String> {
-    let mut at = 0;
-    let Some(count) = number(bytes, &mut at, b'*')? else {
-        return Ok(None);
-    };
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let Some(len) = number(bytes, &mut at, b'$')? else {
-            return Ok(None);
-        };
-        let Some(word) = bytes.get(at..at + len) else {
-            return Ok(None);
-        };
-        words.push(word.to_vec());
-        at += len + 2;
-    }
-    if at > bytes.len() {
-        return Ok(None);
-    }
-    bytes.drain(..at);
-    Ok(Some(words))
-}
-
-fn number(bytes: &[u8], at: &mut usize, kind: u8) -> Result<Option<usize>, String> {
-    let rest = &bytes[(*at).min(bytes.len())..];
-    let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") else {
-        return Ok(None);
-    };
-    let text = rest[..end]
-        .strip_prefix(&[kind])
-        .and_then(|text| std::str::from_utf8(text).ok());
-    let number = text.and_then(|text| text.parse().ok());
-    *at += end + 2;
-    number
-        .map(Some)
-        .ok_or_else(|| format!("Protocol error: expected '{}'", char::from(kind)))
 }

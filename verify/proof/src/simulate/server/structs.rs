@@ -29,8 +29,6 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
         rest = &tail[digits..];
         items.push(match (kind, size) {
             (b'B', None) => Item::Number(1),
-            (b'H', None) => Item::Number(2),
-            (b'I', None) => Item::Number(4),
             (b'I', Some(size @ 1..=8)) => Item::Number(size),
             (b'd', None) => Item::Double,
             (b'c', Some(0)) => Item::Bytes(None),

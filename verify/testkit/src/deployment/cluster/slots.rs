@@ -114,18 +114,6 @@ impl SlotMove<'_> {
         settled.await;
     }
 
-    /// Leaves the slot where it was, while no key has been moved.
-    ///
-    /// # Panics
-    ///
-    /// When a node refuses.
-    pub fn cancel(self) {
-        let slot = self.slot.to_string();
-        for node in [self.from, self.to] {
-            node.command(&["CLUSTER", "SETSLOT", &slot, "STABLE"]);
-        }
-    }
-
     fn send(&self, keys: &[Vec<u8>]) -> RedisResult<String> {
         let (port, limit) = (self.to.port(), (PATIENCE / 2).as_millis());
         let to = ["127.0.0.1", &port.to_string(), "", "0", &limit.to_string()];

@@ -39,33 +39,21 @@ pub use sentinels::{Sentinels, SentinelsBuilder};
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks until the answer is good, as often as the time allows.
-struct Patience {
+/// Asks each time until the answer is good, as often as the time allows.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "servers have no event for what they agree on; and no machine sleeps meanwhile"
+)]
+fn looks<T>(
     what: &'static str,
-    limit: Instant,
-}
-
-impl Patience {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "servers have no event for what they agree on; and no machine sleeps meanwhile"
-    )]
-    fn new(what: &'static str) -> Self {
-        let limit = Instant::now() + PATIENCE;
-        Self { what, limit }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "as above")]
-    fn still<T>(&self, answer: Result<T, String>, servers: &[&[RedisServer]]) -> Option<T> {
-        match answer {
-            Ok(answer) => Some(answer),
-            Err(_) if Instant::now() < self.limit => None,
-            Err(why) => panic!(
-                "waited {PATIENCE:?} for {}: {why}\n{}",
-                self.what,
-                logs(servers)
-            ),
-        }
+    servers: &[&[RedisServer]],
+    mut check: impl FnMut() -> Result<T, String>,
+) -> impl FnMut() -> Option<T> {
+    let limit = Instant::now() + PATIENCE;
+    move || match check() {
+        Ok(answer) => Some(answer),
+        Err(_) if Instant::now() < limit => None,
+        Err(why) => panic!("waited {PATIENCE:?} for {what}: {why}\n{}", logs(servers)),
     }
 }
 
@@ -77,11 +65,11 @@ impl Patience {
 pub(crate) async fn until<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
-    mut check: impl FnMut() -> Result<T, String>,
+    check: impl FnMut() -> Result<T, String>,
 ) -> T {
-    let patience = Patience::new(what);
+    let mut look = looks(what, servers, check);
     loop {
-        if let Some(answer) = patience.still(check(), servers) {
+        if let Some(answer) = look() {
             return answer;
         }
         tokio::time::sleep(PAUSE).await;
@@ -105,11 +93,11 @@ fn logs(servers: &[&[RedisServer]]) -> String {
 pub(crate) fn until_blocking<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
-    mut check: impl FnMut() -> Result<T, String>,
+    check: impl FnMut() -> Result<T, String>,
 ) -> T {
-    let patience = Patience::new(what);
+    let mut look = looks(what, servers, check);
     loop {
-        if let Some(answer) = patience.still(check(), servers) {
+        if let Some(answer) = look() {
             return answer;
         }
         thread::sleep(PAUSE);

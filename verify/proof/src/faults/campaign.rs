@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use std::{iter, thread};
 
+use clap::Args;
 use futures_util::{StreamExt, stream};
 use leasehold_store::sync::lock;
 use leasehold_testkit::process::spawn_tied;
@@ -28,16 +29,20 @@ use super::plan::{Choice, Plan};
 use super::run::Outcome;
 pub use table::{Row, Table};
 
-/// What to run.
-#[derive(Debug, Clone)]
-pub struct Campaign {
-    /// The schedules.
-    pub jobs: VecDeque<Job>,
-    /// How many at once.
-    pub at_once: NonZeroUsize,
-    /// Begins no schedule after this time.
+/// How to run many.
+#[derive(Debug, Args)]
+pub struct How {
+    /// Begins no schedule after this time, as in 10m.
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub limit: Option<Duration>,
-    /// Where the files of schedules that found something are kept.
+    /// The seed of the first schedule; the next has the next.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many at once.
+    #[arg(long, default_value = "6")]
+    pub at_once: NonZeroUsize,
+    /// Keeps the histories of schedules that broke a promise in this directory.
+    #[arg(long)]
     pub keep: Option<PathBuf>,
 }
 
@@ -59,13 +64,23 @@ pub struct Done {
     pub outcome: Result<Box<Outcome>, String>,
 }
 
-impl Campaign {
-    /// Runs everything, and tells of each schedule as it ends, with those that are still to
+impl How {
+    /// The seeds of so many schedules.
+    pub fn seeds(&self, count: u64) -> impl Iterator<Item = u64> {
+        let first = self.seed;
+        (0..count).map(move |at| first.wrapping_add(at))
+    }
+
+    /// Runs all schedules, and tells of each schedule as it ends, with those that are still to
     /// come: what is taken out of them is not run.
     ///
     /// # Errors
     /// That there is no place for files, or that it was interrupted.
-    pub async fn run(self, mut tell: impl FnMut(&Done, &mut VecDeque<Job>)) -> io::Result<()> {
+    pub async fn run(
+        &self,
+        jobs: impl Iterator<Item = Job>,
+        mut tell: impl FnMut(&Done, &mut VecDeque<Job>),
+    ) -> io::Result<()> {
         // Removed with everything in it, also what killed schedules have left.
         let scratch = temporary().tempdir()?;
         if let Some(keep) = &self.keep {
@@ -74,7 +89,7 @@ impl Campaign {
         let end = self
             .limit
             .map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
-        let jobs = Mutex::new(self.jobs);
+        let jobs: Mutex<VecDeque<Job>> = Mutex::new(jobs.collect());
         let in_time = || end.is_none_or(|end| now() < end);
         let next = || lock(&jobs).pop_front().filter(|_| in_time());
         let begin = |job: Job| {

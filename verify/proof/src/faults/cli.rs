@@ -6,7 +6,6 @@
 )]
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use futures_util::future::{BoxFuture, ready};
 use leasehold_testkit::process::overload;
 
-use super::campaign::{self, Campaign, Done, Job, Row, Table};
+use super::campaign::{self, Done, How, Job, Row, Table};
 use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec, runtime};
 use super::history::Micros;
 use super::plan::{Choice, Deployment, Plan};
@@ -69,22 +68,6 @@ pub struct Power {
     until_found: bool,
     #[command(flatten)]
     how: How,
-}
-
-#[derive(Debug, Args)]
-struct How {
-    /// Begins no schedule after this time, as in 10m.
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
-    limit: Option<Duration>,
-    /// The seed of the first schedule; the next has the next.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// How many at once.
-    #[arg(long, default_value = "6")]
-    at_once: NonZeroUsize,
-    /// Keeps the histories of schedules that broke a promise in this directory.
-    #[arg(long)]
-    keep: Option<PathBuf>,
 }
 
 /// One schedule.
@@ -168,22 +151,6 @@ pub fn no_peer(_: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
     Box::pin(ready(Err(Failure::new("unsupported", &why))))
 }
 
-impl How {
-    fn campaign(&self, jobs: impl IntoIterator<Item = Job>) -> Campaign {
-        Campaign {
-            jobs: jobs.into_iter().collect(),
-            at_once: self.at_once,
-            limit: self.limit,
-            keep: self.keep.clone(),
-        }
-    }
-
-    fn seeds(&self, count: u64) -> impl Iterator<Item = u64> {
-        let first = self.seed;
-        (0..count).map(move |at| first.wrapping_add(at))
-    }
-}
-
 impl Faults {
     fn run(&self) -> io::Result<bool> {
         let deployments = match &self.deployments[..] {
@@ -201,8 +168,8 @@ impl Faults {
             })
         });
         let mut table = Table::default();
-        let campaign = self.how.campaign(jobs);
-        let run = runtime()?.block_on(campaign.run(|done, _| count(&mut table, done)));
+        let campaign = self.how.run(jobs, |done, _| count(&mut table, done));
+        let run = runtime()?.block_on(campaign);
         println!("\n{table}");
         run?;
         let has_run = |deployment: &Deployment| table.0.contains_key(&deployment.name());
@@ -243,15 +210,15 @@ impl Power {
         let mut trials = Trials::of(&self.algorithm, has_peers);
         let seeds = self.how.seeds(self.schedules);
         let jobs: Vec<_> = seeds.flat_map(|seed| trials.jobs(seed)).collect();
-        let campaign = self.how.campaign(jobs);
-        let run = runtime()?.block_on(campaign.run(|done, to_come| {
+        let campaign = self.how.run(jobs.into_iter(), |done, to_come| {
             if let Some(told) = trials.add(done) {
                 println!("{told}");
             }
             if self.until_found {
                 to_come.retain(|job| trials.is_open(job));
             }
-        }));
+        });
+        let run = runtime()?.block_on(campaign);
         println!("\n{trials}");
         run?;
         Ok(trials.all_as_they_should_be())

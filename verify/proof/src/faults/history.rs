@@ -267,53 +267,45 @@ impl Op {
     }
 
     fn add(&mut self, line: &Line) {
-        match &line.event {
-            Event::Invoked { .. } | Event::Deaf | Event::Unanswered { .. } => {}
-            Event::Queued => {
-                self.queued.get_or_insert(line.at);
+        let at = line.at;
+        match (&line.event, &mut self.grant) {
+            (Event::Invoked { .. } | Event::Deaf | Event::Unanswered { .. }, _) => {}
+            (Event::Queued, _) => {
+                self.queued.get_or_insert(at);
             }
-            Event::Granted {
-                token,
-                until,
-                rejoined,
-            } => {
-                self.grant = Some(Grant {
-                    at: line.at,
+            (
+                Event::Granted {
+                    token,
+                    until,
+                    rejoined,
+                },
+                grant,
+            ) => {
+                *grant = Some(Grant {
+                    at,
                     token: *token,
                     until: *until,
                     rejoined: *rejoined,
                     ..Grant::default()
                 });
             }
-            Event::Failed { kind, .. } => self.failed = Some(kind.clone()),
-            Event::Wrote { fenced } => self.fenced.0 += u64::from(*fenced),
-            Event::Refused => self.fenced.1 += 1,
-            Event::Extended { .. }
-            | Event::Lost { .. }
-            | Event::Releasing
-            | Event::Released { .. } => {
-                if let Some(grant) = &mut self.grant {
-                    grant.add(line);
-                }
+            (Event::Failed { kind, .. }, _) => self.failed = Some(kind.clone()),
+            (Event::Wrote { fenced }, _) => self.fenced.0 += u64::from(*fenced),
+            (Event::Refused, _) => self.fenced.1 += 1,
+            (Event::Extended { until }, Some(grant)) => grant.until = grant.until.max(*until),
+            (Event::Lost { seen, why }, Some(grant)) => {
+                grant.until = grant.until.min(*seen);
+                grant.lost = Some(why.clone());
             }
-        }
-    }
-}
-
-impl Grant {
-    fn add(&mut self, line: &Line) {
-        match &line.event {
-            Event::Extended { until } => self.until = self.until.max(*until),
-            Event::Lost { seen, why } => {
-                self.until = self.until.min(*seen);
-                self.lost = Some(why.clone());
+            (Event::Releasing, Some(grant)) => {
+                grant.until = grant.until.min(at);
+                grant.releasing = Some(at);
             }
-            Event::Releasing => {
-                self.until = self.until.min(line.at);
-                self.releasing = Some(line.at);
+            (Event::Released { ours }, Some(grant)) => {
+                grant.released = ours.map(|ours| (at, ours));
             }
-            Event::Released { ours } => self.released = ours.map(|ours| (line.at, ours)),
-            _ => {}
+            (Event::Extended { .. } | Event::Lost { .. }, None) => {}
+            (Event::Releasing | Event::Released { .. }, None) => {}
         }
     }
 }

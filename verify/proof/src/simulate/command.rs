@@ -3,9 +3,11 @@
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -142,34 +144,27 @@ fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
         .seeds
         .map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
     let shared = Mutex::new((Tally::default(), out));
-    let failed = Mutex::new(None);
     let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.get() {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let late = options.time.is_some_and(|time| began.elapsed() >= time);
-                    if seed >= last || late || over.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let told = apart(&program, options, seed).and_then(|told| {
-                        let mut shared = lock(&shared);
-                        let (tally, out) = &mut *shared;
-                        over.fetch_or(options.first && !told.status.success(), Ordering::Relaxed);
-                        count(tally, &told, *out)
-                    });
-                    if let Err(error) = told {
-                        lock(&failed).get_or_insert(error);
-                        return;
-                    }
-                }
-            });
+    let work = || -> io::Result<()> {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let late = options.time.is_some_and(|time| began.elapsed() >= time);
+            if seed >= last || late || over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let told = apart(&program, options, seed)?;
+            let mut shared = lock(&shared);
+            let (tally, out) = &mut *shared;
+            over.fetch_or(options.first && !told.status.success(), Ordering::Relaxed);
+            count(tally, &told, *out)?;
         }
-    });
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs.get()).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(ScopedJoinHandle::join);
+        let ended = ended.map(|it| it.unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<io::Result<()>>()
+    })?;
     let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     summary(&tally, began.elapsed(), out)?;
     if tally.runs == 0 {

@@ -14,19 +14,9 @@ thread_local! {
     static STATE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From here on, until this is dropped, this thread's randomness follows from `seed`.
-#[must_use = "the thread is given real randomness again when this is dropped"]
-pub(crate) fn follow(seed: u64) -> Following {
+/// From here on this thread's randomness follows from `seed`.
+pub(crate) fn follow(seed: u64) {
     STATE.set(Some(seed));
-    Following(())
-}
-
-pub(crate) struct Following(());
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        STATE.set(None);
-    }
 }
 
 /// Stands in the place of the C library's function of this name, in this program alone.

@@ -97,9 +97,9 @@ pub(crate) fn run(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     })
 }
 
-/// Runs a plan on this thread, which must be a fresh one.
+/// Runs a plan on this thread, which must be a fresh one, and does nothing else before or after.
 pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
-    let _entropy = entropy::follow(plan.seed);
+    entropy::follow(plan.seed);
     let net = Net::new(Chance::new(plan.seed, "net"));
     let _world = bring(net.clone());
     let panics = panics::watch();

@@ -13,7 +13,9 @@ use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 use fred::prelude::*;
 use futures_util::future::BoxFuture;
 use leasehold_proof::faults::cli;
-use leasehold_proof::faults::client::{Algorithm, Failure, Held, Lock, OnQueued, Spec, Task};
+use leasehold_proof::faults::client::{
+    Acquired, Algorithm, Failure, Held, Lock, OnQueued, Opened, Spec, Task,
+};
 use leasehold_proof::faults::history::{Micros, now};
 use rslock::{LockError, LockManager};
 use tokio::time::sleep;
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
     Cli::parse().command.run(open)
 }
 
-fn open(spec: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
+fn open(spec: &Spec) -> BoxFuture<'_, Opened> {
     Box::pin(async move {
         Ok(match spec.algorithm {
             Algorithm::Rslock => Box::new(Rslock::new(spec)) as Box<dyn Lock>,
@@ -60,12 +62,7 @@ impl Rslock {
 
 #[async_trait]
 impl Lock for Rslock {
-    async fn acquire(
-        &self,
-        task: &Task,
-        patience: Option<Duration>,
-        _: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure> {
+    async fn acquire(&self, task: &Task, patience: Option<Duration>, _: OnQueued) -> Acquired {
         let asked = now();
         loop {
             match self.manager.lock(task.key.as_bytes(), self.ttl).await {
@@ -157,12 +154,7 @@ impl Distributed {
 
 #[async_trait]
 impl Lock for Distributed {
-    async fn acquire(
-        &self,
-        task: &Task,
-        patience: Option<Duration>,
-        _: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure> {
+    async fn acquire(&self, task: &Task, patience: Option<Duration>, _: OnQueued) -> Acquired {
         let asked = now();
         let lock = self.provider.create_lock(&task.key);
         loop {

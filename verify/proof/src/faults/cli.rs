@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, ready};
 use leasehold_testkit::process::overload;
 
 use super::campaign::{self, Done, How, Job, Row, Table};
-use super::client::{self, Algorithm, Failure, Lock, OpenPeer, Spec, runtime};
+use super::client::{self, Algorithm, Failure, OpenPeer, Opened, Spec, runtime};
 use super::history::Micros;
 use super::plan::{Choice, Deployment, Plan};
 use super::power::Trials;
@@ -146,7 +146,7 @@ pub fn conclude(status: io::Result<bool>) -> ExitCode {
 }
 
 /// For a program that is built without the locks of others.
-pub fn no_peer(_: &Spec) -> BoxFuture<'_, Result<Box<dyn Lock>, Failure>> {
+pub fn no_peer(_: &Spec) -> BoxFuture<'_, Opened> {
     let why = "only `peers/` is built with the locks of others";
     Box::pin(ready(Err(Failure::new("unsupported", &why))))
 }

@@ -16,7 +16,7 @@ mod wire;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, KeyMachine, Mode, Moment, Queue, StoreTime, Token};
+use leasehold_core::{Arrival, Failure, KeyMachine, Mode, Moment, Queue, Response, StoreTime, Token};
 use serde::Deserialize;
 
 use self::client::Client;
@@ -28,6 +28,9 @@ use super::promise::Broken;
 use super::promise::Promise::{self, Exclusion, OwnToken, Served, Tokens, Truth};
 use super::queue::inbox;
 use super::seen::Seen;
+
+/// What a client hears of a request.
+type Answer = Result<Response, Failure>;
 
 /// By how many ticks the store's clock steps back.
 const STEP_BACK: u64 = 2;

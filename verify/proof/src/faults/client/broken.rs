@@ -11,7 +11,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use super::lock::{Algorithm, Failure, Held, Lock, OnQueued};
+use super::lock::{Acquired, Algorithm, Failure, Held, Lock, OnQueued};
 use super::{Spec, Task};
 use crate::faults::history::{Micros, now};
 
@@ -147,12 +147,7 @@ fn millis(time: Duration) -> u64 {
 
 #[async_trait]
 impl Lock for Broken {
-    async fn acquire(
-        &self,
-        task: &Task,
-        patience: Option<Duration>,
-        _: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure> {
+    async fn acquire(&self, task: &Task, patience: Option<Duration>, _: OnQueued) -> Acquired {
         let asked = now();
         let mut failed = None;
         loop {

@@ -34,8 +34,14 @@ pub enum Algorithm {
     DistributedLock,
 }
 
+/// The locks of a store, or why there are none.
+pub type Opened = Result<Box<dyn Lock>, Failure>;
+
+/// The lease of a key, or why there is none.
+pub type Acquired = Result<Box<dyn Held>, Failure>;
+
 /// Opens the locks of those crates that only `peers/` is built with.
-pub type OpenPeer = for<'a> fn(&'a Spec) -> BoxFuture<'a, Result<Box<dyn Lock>, Failure>>;
+pub type OpenPeer = for<'a> fn(&'a Spec) -> BoxFuture<'a, Opened>;
 
 impl Algorithm {
     /// As the command line has it.
@@ -74,12 +80,7 @@ pub type OnQueued = Box<dyn Fn() + Send + Sync>;
 pub trait Lock: Send + Sync {
     /// Gets a key, or says why not. Waits for as long as it takes, unless said otherwise; with no time at
     /// all, it does not wait.
-    async fn acquire(
-        &self,
-        task: &Task,
-        patience: Option<Duration>,
-        queued: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure>;
+    async fn acquire(&self, task: &Task, patience: Option<Duration>, queued: OnQueued) -> Acquired;
 
     /// Gives back what it can.
     async fn close(&self) {}
@@ -120,11 +121,7 @@ pub(super) async fn connect(spec: &Spec, peer: OpenPeer, journal: &Arc<Journal>)
     }
 }
 
-async fn open(
-    spec: &Spec,
-    peer: OpenPeer,
-    journal: &Arc<Journal>,
-) -> Result<Box<dyn Lock>, Failure> {
+async fn open(spec: &Spec, peer: OpenPeer, journal: &Arc<Journal>) -> Opened {
     Ok(match spec.algorithm {
         Algorithm::Leasehold => Box::new(Ours::connect(spec, journal).await?),
         Algorithm::Rslock | Algorithm::DistributedLock => peer(spec).await?,

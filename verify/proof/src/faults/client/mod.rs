@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::history::Journal;
 use lock::connect;
-pub use lock::{Algorithm, Failure, Held, Lock, OnQueued, OpenPeer};
+pub use lock::{Acquired, Algorithm, Failure, Held, Lock, OnQueued, OpenPeer, Opened};
 use worker::Worker;
 
 /// All that a client process has to know.

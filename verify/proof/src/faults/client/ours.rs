@@ -14,7 +14,7 @@ use leasehold_postgres::Postgres;
 use leasehold_store::scheme::Scheme;
 use leasehold_zookeeper::ZooKeeper;
 
-use super::lock::{Failure, Held, Lock, OnQueued};
+use super::lock::{Acquired, Failure, Held, Lock, OnQueued};
 use super::{Spec, Task};
 use crate::faults::history::{Event, Journal};
 use crate::hearing::Hearing;
@@ -76,12 +76,7 @@ async fn passing_over(url: &str) -> Result<Option<Arc<dyn LockStore>>, StoreErro
 
 #[async_trait]
 impl Lock for Ours {
-    async fn acquire(
-        &self,
-        task: &Task,
-        patience: Option<Duration>,
-        queued: OnQueued,
-    ) -> Result<Box<dyn Held>, Failure> {
+    async fn acquire(&self, task: &Task, patience: Option<Duration>, queued: OnQueued) -> Acquired {
         let how = LockOptions::new().on_progress(move |_| queued());
         let lock = self.client.lock_of(&task.key, task.mode)?;
         let lock = if task.fair { lock } else { lock.unfair() };

@@ -36,13 +36,6 @@ pub(super) struct Worker {
     random: fastrand::Rng,
 }
 
-/// What a task does with its lease.
-struct Stay {
-    lasts: Duration,
-    /// Whether it is dropped in the end, instead of released.
-    dropped: bool,
-}
-
 impl Worker {
     pub(super) async fn new(
         spec: Arc<Spec>,
@@ -130,7 +123,8 @@ impl Worker {
         }
     }
 
-    fn stay(&mut self) -> Stay {
+    /// How long a task stays with its lease, and whether that is dropped in the end, instead of released.
+    fn stay(&mut self) -> (Duration, bool) {
         let ttl = u64::try_from(self.spec.ttl.as_micros()).unwrap_or(u64::MAX);
         let lasts = match self.random.u8(0..40) {
             // Longer than a TTL: it takes renewals.
@@ -138,9 +132,7 @@ impl Worker {
             2..=7 => self.random.u64(0..120_000),
             _ => self.random.u64(0..12_000),
         };
-        let lasts = Duration::from_micros(lasts);
-        let dropped = self.random.u8(0..10) == 0;
-        Stay { lasts, dropped }
+        (Duration::from_micros(lasts), self.random.u8(0..10) == 0)
     }
 
     async fn hold(&mut self, op: Number, wish: &Task, mut lease: Box<dyn Held>) -> io::Result<()> {
@@ -155,7 +147,7 @@ impl Worker {
                 rejoined: lease.rejoined(),
             },
         );
-        let stay = self.stay();
+        let (lasts, dropped) = self.stay();
         self.ask(op, None, What::Served(granted)).await?;
         // Reads at once, writes at the end, thinks meanwhile.
         let writes = wish.mode == Mode::EXCLUSIVE;
@@ -171,9 +163,9 @@ impl Worker {
                 Some((fenced, self.ask(op, None, What::Read).await?))
             }
         };
-        if !self.keep(op, &mut lease, granted, until, stay.lasts).await {
+        if !self.keep(op, &mut lease, granted, until, lasts).await {
             // As programs do that give back whatever they have got, in the end.
-            if !stay.dropped {
+            if !dropped {
                 lease.release().await;
             }
             return Ok(());
@@ -183,7 +175,7 @@ impl Worker {
             self.write(op, None, unfenced).await?;
         }
         self.journal.write(op, Event::Releasing);
-        if stay.dropped {
+        if dropped {
             drop(lease);
         } else {
             let ours = lease.release().await;

@@ -1,11 +1,9 @@
 //! Clients of one process: they share a connection, an inbox and the machine of their key.
 
-use leasehold_core::{
-    Adopt, Arrival, ClaimMachine, ClientInfo, Failure, KeyMachine, Response, Rotate,
-};
+use leasehold_core::{Adopt, Arrival, ClaimMachine, ClientInfo, Failure, KeyMachine, Rotate};
 
 use super::client::Departure;
-use super::{ClientsModel, State, inbox};
+use super::{Answer, ClientsModel, State, inbox};
 
 impl ClientsModel {
     /// The first client of its process.
@@ -36,7 +34,7 @@ impl ClientsModel {
         state: &mut State,
         client: usize,
         serial: u8,
-        answer: Result<Response, Failure>,
+        answer: Answer,
     ) -> bool {
         let departures = &mut state.clients[client].departures;
         let Some(at) = departures.iter().position(|of| of.serial == serial) else {

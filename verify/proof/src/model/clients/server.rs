@@ -1,11 +1,14 @@
 //! The server, and what comes out of it.
 
-use leasehold_core::{ClaimView, Command, Event, Now, Outcome, Reply, Snapshot};
+use leasehold_core::{ClaimView, Command, Event, Key, Now, Outcome, Push, Reply, Response, Snapshot};
 
 use super::wire::{Message, What};
 use super::{ClientsModel, State, inbox};
 use crate::model::promise::Promise;
 use crate::model::queue::claims;
+
+/// Who waits for an answer: a client, in a connection, and the number of its request.
+type Asker = (usize, u64, u8);
 
 impl ClientsModel {
     pub(super) fn arrive(&self, state: &mut State, message: &Message) {
@@ -15,19 +18,24 @@ impl ClientsModel {
                 self.take_step(state, command, serial.map(|serial| (client, epoch, serial)));
             }
             What::Answer(serial, reply, at) => {
-                self.hear_answer(state, client, epoch, *serial, reply, *at);
+                let heard = Response {
+                    reply: *reply,
+                    at: *at,
+                    epoch,
+                    enough: None,
+                };
+                self.hear_answer(state, (client, *serial), heard);
             }
-            What::Push(event, at) => self.hear_push(state, client, epoch, event, *at),
+            What::Push(event, at) => {
+                if let Ok(key) = Key::new("k") {
+                    self.hear_push(state, client, &Push::of(event, &key, *at, epoch));
+                }
+            }
         }
     }
 
     /// One step of the server; the answer goes to whoever waits for it.
-    pub(super) fn take_step(
-        &self,
-        state: &mut State,
-        command: &Command,
-        to: Option<(usize, u64, u8)>,
-    ) {
+    pub(super) fn take_step(&self, state: &mut State, command: &Command, to: Option<Asker>) {
         let now = Now {
             // The inbox is opened once a claim waits.
             listens: matches!(command, Command::Renew(_)),

@@ -3,13 +3,13 @@
 
 use leasehold_core::{
     Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command,
-    Deadlines, End, Event, Failure, Key, KeyMachine, LeaseState, Loss, Moment, Phase, Push,
-    RenewalPolicy, Reply, Response, StoreTime, Terms, Token, Transmit,
+    Deadlines, End, Event, Failure, KeyMachine, LeaseState, Loss, Moment, Phase, Push,
+    RenewalPolicy, Reply, Response, Terms, Token, Transmit,
 };
 
 use super::client::{Departure, Pending};
 use super::wire::What;
-use super::{ClientsModel, State, TICK, inbox};
+use super::{Answer, ClientsModel, State, TICK, inbox};
 use crate::model::promise::Promise;
 
 impl ClientsModel {
@@ -120,13 +120,7 @@ impl ClientsModel {
         }
     }
 
-    fn answer(
-        &self,
-        state: &mut State,
-        client: usize,
-        to: &Pending,
-        answer: Result<Response, Failure>,
-    ) {
+    fn answer(&self, state: &mut State, client: usize, to: &Pending, answer: Answer) {
         let now = self.moment(state, client);
         if let Some(number) = state.clients[client].claim {
             let machine = &mut state.machines[self.process(client)];
@@ -134,22 +128,10 @@ impl ClientsModel {
         }
     }
 
-    pub(super) fn hear_answer(
-        &self,
-        state: &mut State,
-        client: usize,
-        epoch: u64,
-        serial: u8,
-        reply: &Reply,
-        at: StoreTime,
-    ) {
-        let heard = Response {
-            reply: *reply,
-            at,
-            epoch,
-            enough: None,
-        };
-        if state.clients[client].epoch != epoch || self.has_left(state, client, serial, Ok(heard)) {
+    pub(super) fn hear_answer(&self, state: &mut State, to: (usize, u8), heard: Response) {
+        let (client, serial) = to;
+        let is_late = state.clients[client].epoch != heard.epoch;
+        if is_late || self.has_left(state, client, serial, Ok(heard)) {
             return;
         }
         let pending = &mut state.clients[client].pending;
@@ -160,29 +142,20 @@ impl ClientsModel {
         self.answer(state, client, &pending, Ok(heard));
         if let (Some(_), Some(claim)) = (held, self.claim(state, client)) {
             let lost = matches!(claim.state(), Some(LeaseState::Lost(_)));
-            let named = matches!(reply, Reply::Standing(standing) if standing.token == held);
+            let named = matches!(heard.reply, Reply::Standing(it) if it.token == held);
             let fine = lost || named || pending.overtaken;
             state.broken.require(Promise::OwnToken, fine);
         }
         self.look_at_all(state, client, None);
     }
 
-    pub(super) fn hear_push(
-        &self,
-        state: &mut State,
-        client: usize,
-        epoch: u64,
-        event: &Event,
-        at: StoreTime,
-    ) {
-        let Ok(key) = Key::new("k") else { return };
+    pub(super) fn hear_push(&self, state: &mut State, client: usize, push: &Push) {
         let now = self.moment(state, client);
-        let push = Push::of(event, &key, at, epoch);
         let hint = matches!(push, Push::Next { .. });
         if !hint && !push.is_proved_by(&Self::id(state, client)) {
             self.seen.note("not proved");
         }
-        state.machines[self.process(client)].handle_push(now, &push);
+        state.machines[self.process(client)].handle_push(now, push);
         let lease = self.claim(state, client).and_then(ClaimMachine::state);
         if lease == Some(LeaseState::Lost(Loss::Revoked)) {
             self.seen.note("revoked");

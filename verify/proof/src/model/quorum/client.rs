@@ -201,15 +201,8 @@ impl QuorumModel {
         self.ask(state, client, asked);
     }
 
-    pub(super) fn hear(
-        &self,
-        state: &mut State,
-        client: usize,
-        server: usize,
-        tag: Tag,
-        reply: Reply,
-        at: StoreTime,
-    ) {
+    pub(super) fn hear(&self, state: &mut State, to: &Message, reply: Reply, at: StoreTime) {
+        let (client, server, tag) = (to.client, to.server, to.tag);
         let now = self.moment(state, client);
         let it = &mut state.clients[client];
         if !it.awaits(server, tag) {

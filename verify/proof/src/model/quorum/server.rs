@@ -99,10 +99,10 @@ fn terms(model: &QuorumModel) -> SetTerms {
 
 impl QuorumModel {
     pub(super) fn arrive(&self, state: &mut State, message: &Message) {
-        let (client, server, tag) = (message.client, message.server, message.tag);
+        let server = message.server;
         let command = match &*message.what {
             What::Ask(command) => command,
-            What::Answer(reply, at) => return self.hear(state, client, server, tag, *reply, *at),
+            What::Answer(reply, at) => return self.hear(state, message, *reply, *at),
         };
         let (now, it) = (self.clock(state, server), &mut state.servers[server]);
         let closed = self.admit(it, now);
@@ -111,9 +111,9 @@ impl QuorumModel {
             ..Now::from(now)
         };
         let Outcome { reply, at, .. } = it.queue.apply(command, now);
-        if let Tag::Farewell(_) = tag {
+        if let Tag::Farewell(_) = message.tag {
             // Its answer changes nothing but what is checked, so it need not travel.
-            return self.hear(state, client, server, tag, reply, at);
+            return self.hear(state, message, reply, at);
         }
         if let Reply::Quarantined { .. } = reply {
             self.seen.note("quarantined");

@@ -36,6 +36,9 @@ pub use independent::{Independent, IndependentBuilder};
 pub use members::Members;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 
+/// What a server says, or why it does not say it yet.
+pub(crate) type Answer<T> = Result<T, String>;
+
 /// How long to wait before asking again.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -47,7 +50,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 fn looks<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
-    mut check: impl FnMut() -> Result<T, String>,
+    mut check: impl FnMut() -> Answer<T>,
 ) -> impl FnMut() -> Option<T> {
     let limit = Instant::now() + PATIENCE;
     move || match check() {

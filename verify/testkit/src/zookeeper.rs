@@ -25,7 +25,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::deployment::until_blocking;
+use crate::deployment::{Answer, until_blocking};
 use crate::process::Daemon;
 use crate::scratch::Scratch;
 use crate::server::Port;
@@ -38,9 +38,7 @@ use secure::Known;
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// Asks with more patience each time: on a busy machine an answer takes long as well.
-fn patiently<T>(
-    mut ask: impl FnMut(Duration) -> Result<T, String>,
-) -> impl FnMut() -> Result<T, String> {
+fn patiently<T>(mut ask: impl FnMut(Duration) -> Answer<T>) -> impl FnMut() -> Answer<T> {
     let mut limit = ANSWER;
     move || {
         let answer = ask(limit);

@@ -2,6 +2,7 @@
 //! lies there, `q` a queue, around which a record is sealed as if the store had written
 //! it, `s` steps that follow an empty queue there, one a line, `c` the clock.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold::Key;
@@ -132,11 +133,7 @@ fn use_it(mut queue: Queue, clock: StoreTime, ids: &[ClaimId]) {
 }
 
 /// What was changed is noticed, unless it means the same.
-fn flip<T: PartialEq + std::fmt::Debug>(
-    bytes: &[u8],
-    read: &T,
-    again: impl Fn(&[u8]) -> Option<T>,
-) {
+fn flip<T: PartialEq + Debug>(bytes: &[u8], read: &T, again: impl Fn(&[u8]) -> Option<T>) {
     let step = bytes.len() / 64 + 1;
     for at in (0..bytes.len()).step_by(step) {
         let mut flipped = bytes.to_vec();

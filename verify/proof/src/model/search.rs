@@ -57,9 +57,15 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
                 complete = false;
                 break;
             }
-            let reached = expand(subject, part, &known, effort.threads);
-            let found = add::<S>(&mut known, reached, &mut next);
-            broken = broken.or(found);
+            for reached in expand(subject, part, &known, effort.threads) {
+                if let Entry::Vacant(place) = known.entry(reached.hash) {
+                    place.insert((reached.from, reached.by));
+                    if !S::broken(&reached.state).is_empty() {
+                        broken.get_or_insert(reached.hash);
+                    }
+                    next.push((reached.hash, reached.state));
+                }
+            }
         }
         frontier = next;
     }
@@ -77,67 +83,40 @@ fn expand<S: Subject>(
     states: &[(u64, S::State)],
     known: &Known,
     threads: usize,
-) -> Vec<Vec<Reached<S::State>>> {
-    let share = states.len().div_ceil(threads).max(1);
+) -> Vec<Reached<S::State>> {
+    let expand = |states: &[(u64, S::State)]| {
+        let mut reached = Vec::new();
+        let mut actions = Vec::new();
+        for (from, state) in states {
+            actions.clear();
+            subject.actions(state, &mut actions);
+            for (by, action) in (0..).zip(&actions) {
+                let mut state = subject.next(state, *action);
+                let hash = hash_of(&state);
+                if !known.contains_key(&hash) {
+                    subject.look_ahead(&mut state, hash);
+                    let from = *from;
+                    reached.push(Reached {
+                        hash,
+                        from,
+                        by,
+                        state,
+                    });
+                }
+            }
+        }
+        reached
+    };
+    let shares = states.chunks(states.len().div_ceil(threads).max(1));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = states
-            .chunks(share)
-            .map(|share| scope.spawn(|| expand_share(subject, share, known)))
-            .collect();
-        let joined = workers.into_iter().map(|worker| {
+        let workers = shares.map(|share| scope.spawn(move || expand(share)));
+        let joined = workers.collect::<Vec<_>>().into_iter().map(|worker| {
             let done = worker.join();
             // What the code under test panics with is for whoever looks on.
             done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        joined.collect()
+        joined.flatten().collect()
     })
-}
-
-fn expand_share<S: Subject>(
-    subject: &S,
-    states: &[(u64, S::State)],
-    known: &Known,
-) -> Vec<Reached<S::State>> {
-    let mut reached = Vec::new();
-    let mut actions = Vec::new();
-    for (from, state) in states {
-        actions.clear();
-        subject.actions(state, &mut actions);
-        for (by, action) in (0..).zip(&actions) {
-            let mut state = subject.next(state, *action);
-            let hash = hash_of(&state);
-            if !known.contains_key(&hash) {
-                subject.look_ahead(&mut state, hash);
-                let from = *from;
-                reached.push(Reached {
-                    hash,
-                    from,
-                    by,
-                    state,
-                });
-            }
-        }
-    }
-    reached
-}
-
-/// Takes up the states that are new. Gives the first that has broken a promise.
-fn add<S: Subject>(
-    known: &mut Known,
-    reached: Vec<Vec<Reached<S::State>>>,
-    next: &mut Vec<(u64, S::State)>,
-) -> Option<u64> {
-    let mut broken = None;
-    for reached in reached.into_iter().flatten() {
-        if let Entry::Vacant(place) = known.entry(reached.hash) {
-            place.insert((reached.from, reached.by));
-            if !S::broken(&reached.state).is_empty() {
-                broken = broken.or(Some(reached.hash));
-            }
-            next.push((reached.hash, reached.state));
-        }
-    }
-    broken
 }
 
 fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Counterexample> {

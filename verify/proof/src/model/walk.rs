@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::checker::{Counterexample, Effort, Findings, Subject, trace};
 use super::clock::since;
@@ -34,9 +34,34 @@ pub(super) fn run<S: Subject>(
         Some(_) => u64::MAX,
         None => walks,
     };
+    let over = || effort.time.is_some_and(|time| since(began) >= time);
+    // Walk after walk, until there are enough or one has found something.
+    let stroll = || {
+        while !tally.done.load(Ordering::Relaxed) && !over() {
+            let number = tally.next.fetch_add(1, Ordering::Relaxed);
+            if number >= limit {
+                return;
+            }
+            let seed = effort.seed.wrapping_add(number);
+            let (way, broken) = one(subject, seed, length);
+            tally.steps.fetch_add(way.len() as u64, Ordering::Relaxed);
+            tally.longest.fetch_max(way.len() as u64, Ordering::Relaxed);
+            if let Some(property) = broken {
+                tally.done.store(true, Ordering::Relaxed);
+                let found = Counterexample {
+                    seed: Some(seed),
+                    trace: trace(subject, &shorten(subject, way, property)),
+                    property: property.name().to_owned(),
+                };
+                if let Ok(mut all) = tally.found.lock() {
+                    all.insert(number, found);
+                }
+            }
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..effort.threads {
-            scope.spawn(|| stroll(subject, length, limit, effort, began, &tally));
+            scope.spawn(stroll);
         }
     });
     let found = tally.found.into_inner().unwrap_or_default();
@@ -44,39 +69,6 @@ pub(super) fn run<S: Subject>(
     let seconds = since(began).as_secs_f64();
     let broken = found.into_values().next();
     Findings::of(subject, (name, "walks"), size, seconds, broken)
-}
-
-/// One thread: walk after walk, until there are enough or one has found something.
-fn stroll<S: Subject>(
-    subject: &S,
-    length: usize,
-    limit: u64,
-    effort: Effort,
-    began: SystemTime,
-    tally: &Tally,
-) {
-    let over = |time: Option<Duration>| time.is_some_and(|time| since(began) >= time);
-    while !tally.done.load(Ordering::Relaxed) && !over(effort.time) {
-        let number = tally.next.fetch_add(1, Ordering::Relaxed);
-        if number >= limit {
-            return;
-        }
-        let seed = effort.seed.wrapping_add(number);
-        let (way, broken) = one(subject, seed, length);
-        tally.steps.fetch_add(way.len() as u64, Ordering::Relaxed);
-        tally.longest.fetch_max(way.len() as u64, Ordering::Relaxed);
-        if let Some(property) = broken {
-            tally.done.store(true, Ordering::Relaxed);
-            let found = Counterexample {
-                seed: Some(seed),
-                trace: trace(subject, &shorten(subject, way, property)),
-                property: property.name().to_owned(),
-            };
-            if let Ok(mut all) = tally.found.lock() {
-                all.insert(number, found);
-            }
-        }
-    }
 }
 
 /// One walk: its steps, and what it broke.

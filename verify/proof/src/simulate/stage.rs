@@ -1,7 +1,8 @@
 //! The hosts of a run: servers, clients and the resource; how they start and end.
 
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::store::memory::MemoryStore;
@@ -14,7 +15,7 @@ use super::flaws::Flaw;
 use super::invariants::Deployment;
 use super::plan::{Plan, servers};
 use super::register::RESOURCE;
-use super::server::{Data, Server};
+use super::server::{Data, Disk, Server};
 use super::world::{Net, Rate, World};
 
 /// Clocks are wrong by as much as four thousandths: two of them by less than the
@@ -28,7 +29,7 @@ const WALL: i64 = 200_000;
 /// A machine with a disk.
 pub(crate) struct Site {
     pub(crate) host: usize,
-    pub(crate) disk: Arc<Mutex<Data>>,
+    pub(crate) disk: Disk,
     pub(crate) server: Option<Arc<Server>>,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(plan: Plan, net: Net) -> std::io::Result<Self> {
+    pub(crate) fn new(plan: Plan, net: Net) -> io::Result<Self> {
         let mut chance = Chance::new(plan.seed, "stage");
         let flaw = plan.flaw;
         let drift = match flaw {
@@ -120,7 +121,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn set_up(&mut self) -> std::io::Result<()> {
+    fn set_up(&mut self) -> io::Result<()> {
         for at in 0..self.servers.len() {
             self.start_server(at)?;
         }
@@ -133,7 +134,7 @@ impl Stage {
         Ok(())
     }
 
-    pub(crate) fn start_server(&mut self, at: usize) -> std::io::Result<()> {
+    pub(crate) fn start_server(&mut self, at: usize) -> io::Result<()> {
         let (run_id, flaw) = (self.chance.number(0..=u64::MAX), self.common.plan.flaw);
         start(&mut self.world, &mut self.servers[at], run_id, flaw)
     }
@@ -144,7 +145,7 @@ impl Stage {
         self.world.kill(site.host, silently);
     }
 
-    pub(crate) fn start_client(&mut self, at: usize) -> std::io::Result<()> {
+    pub(crate) fn start_client(&mut self, at: usize) -> io::Result<()> {
         let guest = &mut self.guests[at];
         let (host, chance) = (guest.host, guest.chance.fork());
         let life = live(Arc::clone(&self.common), guest.number, chance);
@@ -190,14 +191,9 @@ impl Stage {
     }
 }
 
-fn start(
-    world: &mut World,
-    site: &mut Site,
-    run_id: u64,
-    flaw: Option<Flaw>,
-) -> std::io::Result<()> {
-    let server =
-        Server::new(Arc::clone(&site.disk), run_id, flaw).map_err(std::io::Error::other)?;
+fn start(world: &mut World, site: &mut Site, run_id: u64, flaw: Option<Flaw>) -> io::Result<()> {
+    let server = Server::new(Arc::clone(&site.disk), run_id, flaw);
+    let server = server.map_err(io::Error::other)?;
     let (net, host) = (world.net.clone(), site.host);
     world.start(host, true, || server.serve(&net, host))?;
     site.server = Some(server);

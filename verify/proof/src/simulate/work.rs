@@ -58,6 +58,9 @@ pub(crate) fn keys(deployment: Deployment) -> &'static [Wanted] {
     }
 }
 
+/// What comes of asking for a lease: none, where somebody else has the key.
+type Got = Result<Option<Lease<Any>>, Error>;
+
 /// How long somebody who is in no hurry holds, at most, in TTLs.
 const LONG_HOLD: u32 = 3;
 
@@ -159,7 +162,7 @@ impl Worker {
         attempt: Attempt,
         wanted: Wanted,
         wait: Option<Duration>,
-    ) -> impl Future<Output = Result<Option<Lease<Any>>, Error>> + use<> {
+    ) -> impl Future<Output = Got> + use<> {
         let (client, book) = (self.client.clone(), self.book().clone());
         let how = LockOptions::new().on_progress(move |progress| {
             let rejoined = progress.rejoined;
@@ -177,12 +180,7 @@ impl Worker {
     }
 
     /// What follows from an answer; whether there was a lease.
-    async fn settle(
-        &mut self,
-        attempt: Attempt,
-        wanted: Wanted,
-        got: Result<Option<Lease<Any>>, Error>,
-    ) -> bool {
+    async fn settle(&mut self, attempt: Attempt, wanted: Wanted, got: Got) -> bool {
         let why = match got {
             Ok(Some(lease)) => {
                 self.hold(attempt, wanted, lease).await;

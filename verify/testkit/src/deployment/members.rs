@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Index;
 use std::sync::{Mutex, MutexGuard};
 
-use super::until;
+use super::{Answer, until};
 use crate::proxy::{Peers, Proxy};
 use crate::server::{Port, RedisServer, RedisServerBuilder};
 
@@ -166,11 +166,7 @@ impl Members {
         format!("{scheme}://{credentials}{addresses}/")
     }
 
-    pub(super) async fn until<T>(
-        &self,
-        what: &'static str,
-        check: impl FnMut() -> Result<T, String>,
-    ) -> T {
+    pub(super) async fn until<T>(&self, what: &'static str, check: impl FnMut() -> Answer<T>) -> T {
         until(what, &[&self.servers], check).await
     }
 

@@ -94,13 +94,16 @@ async fn held_by(client: &Client, all: bool) -> Vec<Box<dyn Send>> {
     held
 }
 
-/// How each call has ended, and after how long. `waits`: with this limit.
+/// The name of a call, how it has ended, and after how long.
+type Ended = (&'static str, Option<Error>, Duration);
+
+/// How each call has ended. `waits`: with this limit.
 async fn ended(
     fixture: &dyn Fixture,
     when: When,
     waits: Option<Duration>,
     settings: Settings,
-) -> Vec<(&'static str, Option<Error>, Duration)> {
+) -> Vec<Ended> {
     let all = knows_all_kinds(fixture).await;
     let other = client(fixture).await;
     let store = Gated::new(fixture.client().await);
@@ -138,11 +141,7 @@ async fn ended(
 }
 
 /// What is wrong with one of them, if anything is.
-fn fault(
-    (name, error, took): &(&str, Option<Error>, Duration),
-    most: Duration,
-    limit: &str,
-) -> Option<String> {
+fn fault((name, error, took): &Ended, most: Duration, limit: &str) -> Option<String> {
     let Some(error) = error else {
         return Some(format!("{name}: granted"));
     };

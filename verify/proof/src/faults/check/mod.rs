@@ -118,14 +118,8 @@ pub(crate) mod examples {
         Op::new(OpId { client, number }, invoked, "k", Mode::EXCLUSIVE)
     }
 
-    /// A lease from `at` to `until`, asked for at `invoked`, released then.
-    pub(crate) fn lease(
-        client: usize,
-        invoked: Micros,
-        at: Micros,
-        until: Micros,
-        token: u64,
-    ) -> Op {
+    /// A lease from `at` to `until`, asked for at `asked`, released then.
+    pub(crate) fn lease(client: usize, asked: Micros, at: Micros, until: Micros, token: u64) -> Op {
         let grant = Grant {
             at,
             token: Some(token),
@@ -136,7 +130,7 @@ pub(crate) mod examples {
         };
         Op {
             grant: Some(grant),
-            ..wish(client, invoked)
+            ..wish(client, asked)
         }
     }
 

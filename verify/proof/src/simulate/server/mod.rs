@@ -42,6 +42,9 @@ thread_local! {
     static CALLS: std::cell::RefCell<Vec<Call>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
+/// What outlives the process.
+pub(crate) type Disk = Arc<Mutex<Data>>;
+
 /// One process of a server.
 pub(crate) struct Server {
     inside: Arc<Inside>,
@@ -51,8 +54,7 @@ pub(crate) struct Server {
 
 /// What scripts reach too.
 struct Inside {
-    /// What is on the disk: it outlives the process.
-    data: Arc<Mutex<Data>>,
+    data: Disk,
     ears: Mutex<Ears>,
     /// Whether the script that runs has written.
     dirty: AtomicBool,
@@ -143,11 +145,7 @@ fn name_of(words: &[Vec<u8>]) -> String {
 
 impl Server {
     /// A process that finds `data` on its disk.
-    pub(crate) fn new(
-        data: Arc<Mutex<Data>>,
-        run_id: u64,
-        flaw: Option<Flaw>,
-    ) -> mlua::Result<Arc<Self>> {
+    pub(crate) fn new(data: Disk, run_id: u64, flaw: Option<Flaw>) -> mlua::Result<Arc<Self>> {
         let inside = Arc::new(Inside {
             data,
             ears: Mutex::default(),
@@ -277,18 +275,9 @@ impl Server {
     }
 
     fn script(&self, words: &[Vec<u8>]) -> Reply {
-        let mut scripts = lock(&self.scripts);
-        match (name_of(words).as_str(), words.get(1..).unwrap_or_default()) {
-            ("LOAD", [text]) => scripts.load(text).map_or_else(Reply::Error, Reply::bulk),
-            ("EXISTS", hashes) => {
-                let knows = |hash: &Vec<u8>| scripts.knows(&String::from_utf8_lossy(hash));
-                let known = hashes.iter().map(|hash| i64::from(knows(hash)));
-                Reply::Array(known.map(Reply::Int).collect())
-            }
-            ("FLUSH", _) => {
-                scripts.forget_all();
-                Reply::ok()
-            }
+        let (name, mut scripts) = (name_of(words), lock(&self.scripts));
+        match (&*name, words) {
+            ("LOAD", [_, text]) => scripts.load(text).map_or_else(Reply::Error, Reply::bulk),
             _ => data::unknown(words),
         }
     }

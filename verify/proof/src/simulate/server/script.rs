@@ -67,10 +67,6 @@ impl Scripts {
         })
     }
 
-    pub(super) fn knows(&self, hash: &str) -> bool {
-        self.known.contains_key(hash)
-    }
-
     pub(super) fn forget_all(&mut self) {
         self.known.clear();
     }
@@ -78,7 +74,7 @@ impl Scripts {
     /// Keeps a script; the hash by which it is called.
     pub(super) fn load(&mut self, text: &[u8]) -> Result<String, String> {
         let hash = hash(text);
-        if !self.knows(&hash) {
+        if !self.known.contains_key(&hash) {
             let flawed = self.flaw.map(|flaw| flaw.put_into(text));
             let text = flawed.unwrap_or_else(|| text.to_vec());
             #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `struct`, the library that Redis gives to scripts (Roberto Ierusalimschy's): the
 //! formats that leasehold's scripts use, and an error for any other.
 
-use mlua::{Lua, MultiValue, Result, Table, Value, Variadic};
+use mlua::{Lua, LuaString, MultiValue, Result, Table, Value, Variadic};
 
 /// One item of a format.
 enum Item {
@@ -52,10 +52,7 @@ fn unsigned(number: f64) -> u64 {
     number as i64 as u64
 }
 
-fn pack(
-    lua: &Lua,
-    (format, values): (mlua::LuaString, Variadic<Value>),
-) -> Result<mlua::LuaString> {
+fn pack(lua: &Lua, (format, values): (LuaString, Variadic<Value>)) -> Result<LuaString> {
     let bad = |what: &str| mlua::Error::runtime(format!("bad argument to 'pack' ({what})"));
     let number = |value| {
         let number = lua.coerce_number(value)?;
@@ -85,7 +82,7 @@ fn pack(
 #[allow(clippy::cast_precision_loss, reason = "Lua has no other numbers")]
 fn unpack(
     lua: &Lua,
-    (format, text, at): (mlua::LuaString, mlua::LuaString, Option<f64>),
+    (format, text, at): (LuaString, LuaString, Option<f64>),
 ) -> Result<MultiValue> {
     let bytes = text.as_bytes();
     let mut at =

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use leasehold_testkit::server::RedisServer;
-use redis::Value;
+use redis::{Connection, Value};
 
 use super::reply::Reply;
 use super::{CALLS, Call, Data, Server};
@@ -94,7 +94,7 @@ fn packed(words: &[impl redis::ToRedisArgs]) -> Vec<u8> {
 }
 
 /// What a real server answers.
-fn answer(real: &mut redis::Connection, command: &[u8]) -> Reply {
+fn answer(real: &mut Connection, command: &[u8]) -> Reply {
     match redis::ConnectionLike::req_packed_command(real, command) {
         Ok(value) => without_words(of_value(value)),
         Err(error) => Reply::Error(error.code().expect("the server answers").to_owned()),
@@ -117,12 +117,7 @@ impl Direct {
     }
 }
 
-fn ask(
-    real: &mut redis::Connection,
-    text: &[u8],
-    keys: &[Vec<u8>],
-    arguments: &[Vec<u8>],
-) -> Reply {
+fn ask(real: &mut Connection, text: &[u8], keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
     let mut eval = redis::cmd("EVAL");
     eval.arg(text).arg(keys.len()).arg(keys).arg(arguments);
     answer(real, &eval.get_packed_command())
@@ -249,7 +244,6 @@ const CONVERSATION: &[&[&str]] = &[
     &["PUBLISH", "inbox", "hello"],
     &["CLIENT", "SETNAME", "somebody"],
     &["SCRIPT", "LOAD", ANSWERS],
-    &["SCRIPT", "EXISTS", NAME, "none"],
     &["EVAL", ANSWERS, "1", "key", "argument"],
     &["EVALSHA", NAME, "1", "key", "argument"],
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"],

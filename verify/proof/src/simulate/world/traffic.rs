@@ -29,10 +29,13 @@ pub(super) enum Event {
     Ended(Place, Ended),
     Dial(Way, Answer),
     /// And the connection that came of it, if one did.
-    Dialled(Way, Answer, Result<u64, io::ErrorKind>),
+    Dialled(Way, Answer, Opened),
 }
 
 pub(super) type Answer = oneshot::Sender<io::Result<End>>;
+
+/// The number of a connection, or why there is none.
+type Opened = Result<u64, io::ErrorKind>;
 
 impl Event {
     fn place(&self) -> Option<Place> {
@@ -87,11 +90,7 @@ impl Inner {
     }
 
     /// Something arrives; says whose dialling came to an end by it.
-    pub(super) fn arrive(
-        &mut self,
-        event: Event,
-        now: Duration,
-    ) -> Option<(Answer, Result<u64, io::ErrorKind>)> {
+    pub(super) fn arrive(&mut self, event: Event, now: Duration) -> Option<(Answer, Opened)> {
         let way = event.way(&self.pairs)?;
         let condition = self.condition(way);
         if condition.cut {
@@ -116,7 +115,7 @@ impl Inner {
         None
     }
 
-    fn enter_backlog(&mut self, way: Way) -> Result<u64, io::ErrorKind> {
+    fn enter_backlog(&mut self, way: Way) -> Opened {
         let backlog = self.backlogs.get_mut(&way.1);
         let backlog = backlog.ok_or(io::ErrorKind::ConnectionRefused)?;
         self.numbers += 1;

@@ -121,39 +121,33 @@ impl Job {
     fn run(self, scratch: &Path, keep: Option<&Path>) -> Done {
         let plan = Plan::draw(self.choice, self.seed);
         let outcome = self.outcome(&plan, scratch, keep).map(Box::new);
+        let outcome = outcome.map_err(|error| error.to_string());
         Done { plan, outcome }
     }
 
-    fn outcome(self, plan: &Plan, scratch: &Path, keep: Option<&Path>) -> Result<Outcome, String> {
-        let mut name = format!(
-            "{}-{}-{}",
-            plan.deployment.name(),
-            plan.algorithm.name(),
-            plan.seed
-        );
+    fn outcome(self, plan: &Plan, scratch: &Path, keep: Option<&Path>) -> io::Result<Outcome> {
+        let (deployment, algorithm) = (plan.deployment.name(), plan.algorithm.name());
+        let mut name = format!("{deployment}-{algorithm}-{}", plan.seed);
         if plan.beyond {
             name += "-beyond";
         }
-        let text = |error: io::Error| error.to_string();
         // Not by that name: a server's socket in it may have a path of 107 bytes.
-        let directory = temporary().prefix("").tempdir_in(scratch).map_err(text)?;
+        let directory = temporary().prefix("").tempdir_in(scratch)?;
         let directory = directory.path();
         let outcome = start(plan, directory);
-        let worth_keeping =
-            outcome.as_ref().is_ok_and(|outcome| outcome.broken() > 0) || outcome.is_err();
-        if let (Some(keep), true) = (keep, worth_keeping) {
+        let is_sound = outcome.as_ref().is_ok_and(|it| it.broken() == 0);
+        if let (Some(keep), false) = (keep, is_sound) {
             let kept = keep.join(&name);
             let _ = fs::remove_dir_all(&kept);
-            copy(directory, &kept).map_err(text)?;
+            copy(directory, &kept)?;
         }
         outcome
     }
 }
 
 /// Runs the schedule in a process of its own, and reads its outcome.
-fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
-    let text = |error: io::Error| error.to_string();
-    let mut command = Command::new(std::env::current_exe().map_err(text)?);
+fn start(plan: &Plan, directory: &Path) -> io::Result<Outcome> {
+    let mut command = Command::new(std::env::current_exe()?);
     command
         .args(plan.command().split(' ').skip(1))
         .args(["--json", "--keep"])
@@ -162,22 +156,20 @@ fn start(plan: &Plan, directory: &Path) -> Result<Outcome, String> {
         .env("TMPDIR", directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::from(
-            fs::File::create(directory.join("stderr")).map_err(text)?,
-        ));
-    let mut child = spawn_tied(command).map_err(text)?;
+        .stderr(fs::File::create(directory.join("stderr"))?);
+    let mut child = spawn_tied(command)?;
     let mut said = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_string(&mut said).map_err(text)?;
+        stdout.read_to_string(&mut said)?;
     }
-    let status = child.wait().map_err(text)?;
+    let status = child.wait()?;
     serde_json::from_str(&said).map_err(|_| {
         let complaint = fs::read_to_string(directory.join("stderr")).unwrap_or_default();
         let lines: Vec<_> = complaint.lines().collect();
         // What has failed, and the last that a server has said.
         let (first, rest) = lines.split_at(lines.len().min(6));
         let complaint = [first, &rest[rest.len().saturating_sub(20)..]].concat();
-        format!("{status}: {}", complaint.join(" | "))
+        io::Error::other(format!("{status}: {}", complaint.join(" | ")))
     })
 }
 

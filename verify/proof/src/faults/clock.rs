@@ -33,11 +33,8 @@ impl Shim {
         command.args(["-shared", "-fPIC", "-O1", "-o"]);
         command.args([&library, &source]);
         let status = spawn_tied(command)?.wait()?;
-        if status.success() {
-            Ok(Self(library))
-        } else {
-            Err(io::Error::other(format!("cc: {status}")))
-        }
+        let failed = || io::Error::other(format!("cc: {status}"));
+        status.success().then_some(Self(library)).ok_or_else(failed)
     }
 
     /// What has to be in the environment of a process that goes by `clock`.

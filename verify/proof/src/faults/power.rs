@@ -42,7 +42,7 @@ enum Expected {
 const ENOUGH: usize = 3;
 
 /// Locks, where they are tried, and what is known of them.
-const KNOWN: [(Algorithm, Deployment, Expected); 9] = [
+const ALL: [(Algorithm, Deployment, Expected); 13] = [
     (DelWithoutOwner, ServerAof, Expected::Broken),
     (RenewWithoutOwner, ServerAof, Expected::Broken),
     (ValidFromAnswer, ServerAof, Expected::Broken),
@@ -52,10 +52,7 @@ const KNOWN: [(Algorithm, Deployment, Expected); 9] = [
     (Leasehold, Local, Expected::Sound),
     (Leasehold, Postgres, Expected::Sound),
     (Leasehold, Zookeeper, Expected::Sound),
-];
-
-/// The published ones; what they are known for depends on their versions.
-const PEERS: [(Algorithm, Deployment, Expected); 4] = [
+    // The published ones; what they are known for depends on their versions.
     (Rslock, ServerAof, Expected::Open),
     (Rslock, Redlock3, Expected::Open),
     (DistributedLock, ServerAof, Expected::Open),
@@ -65,9 +62,10 @@ const PEERS: [(Algorithm, Deployment, Expected); 4] = [
 impl Trials {
     /// The trials of some algorithms, or of all that there are.
     pub fn of(algorithms: &[Algorithm], has_peers: bool) -> Self {
-        let peers = PEERS.into_iter().filter(|_| has_peers);
-        let all = KNOWN.into_iter().chain(peers);
-        let wanted = all.filter(|(it, ..)| algorithms.is_empty() || algorithms.contains(it));
+        let wanted = ALL.into_iter().filter(|(it, _, expected)| {
+            let is_here = has_peers || *expected != Expected::Open;
+            is_here && (algorithms.is_empty() || algorithms.contains(it))
+        });
         let trial = |(algorithm, deployment, expected)| Trial {
             algorithm,
             deployment,

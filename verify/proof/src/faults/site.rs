@@ -225,15 +225,6 @@ impl Site {
         Ok(())
     }
 
-    /// Whether its clients have the time of day from a clock of their own.
-    pub fn clients_have_clocks(&self) -> bool {
-        use Servers::{Files, Independent, Postgres, ZooKeeper};
-        matches!(
-            self.servers,
-            Files(_) | Independent(_) | Postgres(_) | ZooKeeper(_)
-        )
-    }
-
     fn server(&self, which: Which) -> &RedisServer {
         match (&self.servers, which) {
             (Servers::One(server, _), _) => server,

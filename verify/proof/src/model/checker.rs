@@ -2,10 +2,11 @@
 
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::clock::since;
 use super::promise::{Broken, Promise};
 use super::seen::Seen;
 use super::{search, walk};
@@ -148,21 +149,40 @@ impl Findings {
     }
 }
 
+/// How many states or steps there were, and how deep; whether that is all; what was broken.
+pub(super) type Ran = (u64, u64, bool, Option<Counterexample>);
+
 /// Runs a model by a method.
 pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: Effort) -> Findings {
     subject.seen().forget();
-    let mut findings = match method {
-        Method::Exhaustive => search::run(name, subject, effort),
+    let began = SystemTime::now();
+    let over = || effort.time.is_some_and(|time| since(began) >= time);
+    let (checker, (states, depth, all, broken)) = match method {
+        Method::Exhaustive => ("exhaustive", search::run(subject, effort.threads, over)),
         Method::Walks(walks, steps) => {
-            let walks = if effort.short { walks / 10 } else { walks };
-            walk::run(name, subject, walks, steps, effort)
+            let walks = match effort.time {
+                Some(_) => u64::MAX,
+                None if effort.short => walks / 10,
+                None => walks,
+            };
+            ("walks", walk::run(subject, walks, steps, effort, over))
         }
     };
     // A run that was ended by a find has not seen everything.
-    if findings.broken.is_none() && findings.complete {
-        findings.never = subject.seen().missing();
+    let complete = all && broken.is_none();
+    let never = complete.then(|| subject.seen().missing());
+    let held = subject.promises().iter().filter(|_| broken.is_none());
+    Findings {
+        model: name.to_owned(),
+        checker: checker.to_owned(),
+        states,
+        depth,
+        seconds: since(began).as_secs_f64(),
+        complete,
+        held: held.map(|promise| promise.name().to_owned()).collect(),
+        never: never.unwrap_or_default(),
+        broken,
     }
-    findings
 }
 
 /// What happens, step by step.
@@ -174,28 +194,4 @@ pub(super) fn trace<S: Subject>(subject: &S, actions: &[S::Action]) -> Vec<Strin
         trace.push(format!("{action:?}\n{}", subject.show(&state)));
     }
     trace
-}
-
-impl Findings {
-    /// What came of a run.
-    pub(super) fn of<S: Subject>(
-        subject: &S,
-        (model, checker): (&str, &str),
-        (states, depth): (u64, u64),
-        seconds: f64,
-        broken: Option<Counterexample>,
-    ) -> Self {
-        let held = subject.promises().iter().filter(|_| broken.is_none());
-        Self {
-            model: model.to_owned(),
-            checker: checker.to_owned(),
-            states,
-            depth,
-            seconds,
-            complete: broken.is_none(),
-            held: held.map(|promise| promise.name().to_owned()).collect(),
-            never: Vec::new(),
-            broken,
-        }
-    }
 }

@@ -162,9 +162,7 @@ impl State {
             now
         }
     }
-}
 
-impl State {
     fn is_alive(&self, part: usize) -> bool {
         let seen = self.queue.look(self.clock());
         claims(&seen).any(|claim| number(claim) == part && !claim.kept)

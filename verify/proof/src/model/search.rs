@@ -7,10 +7,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::time::SystemTime;
 
-use super::checker::{Counterexample, Effort, Findings, Subject, hash_of, trace};
-use super::clock::since;
+use super::checker::{Counterexample, Ran, Subject, hash_of, trace};
 
 /// How many states a thread takes at once.
 const CHUNK: usize = 4096;
@@ -34,15 +32,10 @@ impl Hasher for Same {
 /// From which state, and by which of its actions, each was first reached.
 type Known = HashMap<u64, (u64, u32), BuildHasherDefault<Same>>;
 
-struct Reached<State> {
-    hash: u64,
-    from: u64,
-    by: u32,
-    state: State,
-}
+/// A state by its hash, how it was reached, and what it is.
+type Reached<State> = (u64, (u64, u32), State);
 
-pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findings {
-    let began = SystemTime::now();
+pub(super) fn run<S: Subject>(subject: &S, threads: usize, over: impl Fn() -> bool) -> Ran {
     let mut known = Known::default();
     let mut frontier = vec![(hash_of(&subject.init()), subject.init())];
     known.insert(frontier[0].0, (0, 0));
@@ -52,29 +45,25 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, effort: Effort) -> Findin
     while !frontier.is_empty() && broken.is_none() && complete {
         depth += 1;
         let mut next = Vec::new();
-        for part in frontier.chunks(CHUNK * effort.threads) {
-            if effort.time.is_some_and(|time| since(began) >= time) {
+        for part in frontier.chunks(CHUNK * threads) {
+            if over() {
                 complete = false;
                 break;
             }
-            for reached in expand(subject, part, &known, effort.threads) {
-                if let Entry::Vacant(place) = known.entry(reached.hash) {
-                    place.insert((reached.from, reached.by));
-                    if !S::broken(&reached.state).is_empty() {
-                        broken.get_or_insert(reached.hash);
+            for (hash, way, state) in expand(subject, part, &known, threads) {
+                if let Entry::Vacant(place) = known.entry(hash) {
+                    place.insert(way);
+                    if !S::broken(&state).is_empty() {
+                        broken = broken.or(Some(hash));
                     }
-                    next.push((reached.hash, reached.state));
+                    next.push((hash, state));
                 }
             }
         }
         frontier = next;
     }
     let broken = broken.and_then(|hash| counterexample(subject, &known, hash));
-    let size = (known.len() as u64, depth - 1);
-    let seconds = since(began).as_secs_f64();
-    let mut findings = Findings::of(subject, (name, "exhaustive"), size, seconds, broken);
-    findings.complete &= complete;
-    findings
+    (known.len() as u64, depth - 1, complete, broken)
 }
 
 /// All that is new, as far as is known, and can be reached from these states in one step.
@@ -95,13 +84,7 @@ fn expand<S: Subject>(
                 let hash = hash_of(&state);
                 if !known.contains_key(&hash) {
                     subject.look_ahead(&mut state, hash);
-                    let from = *from;
-                    reached.push(Reached {
-                        hash,
-                        from,
-                        by,
-                        state,
-                    });
+                    reached.push((hash, (*from, by), state));
                 }
             }
         }

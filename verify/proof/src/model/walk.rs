@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::SystemTime;
 
-use super::checker::{Counterexample, Effort, Findings, Subject, trace};
-use super::clock::since;
+use super::checker::{Counterexample, Effort, Ran, Subject, trace};
 use super::promise::Promise;
 use crate::split_mix::split_mix;
 
@@ -22,24 +20,18 @@ struct Tally {
 }
 
 pub(super) fn run<S: Subject>(
-    name: &str,
     subject: &S,
     walks: u64,
     length: usize,
     effort: Effort,
-) -> Findings {
-    let began = SystemTime::now();
+    over: impl Fn() -> bool + Sync,
+) -> Ran {
     let tally = Tally::default();
-    let limit = match effort.time {
-        Some(_) => u64::MAX,
-        None => walks,
-    };
-    let over = || effort.time.is_some_and(|time| since(began) >= time);
     // Walk after walk, until there are enough or one has found something.
     let stroll = || {
         while !tally.done.load(Ordering::Relaxed) && !over() {
             let number = tally.next.fetch_add(1, Ordering::Relaxed);
-            if number >= limit {
+            if number >= walks {
                 return;
             }
             let seed = effort.seed.wrapping_add(number);
@@ -65,10 +57,8 @@ pub(super) fn run<S: Subject>(
         }
     });
     let found = tally.found.into_inner().unwrap_or_default();
-    let size = (tally.steps.into_inner(), tally.longest.into_inner());
-    let seconds = since(began).as_secs_f64();
-    let broken = found.into_values().next();
-    Findings::of(subject, (name, "walks"), size, seconds, broken)
+    let (steps, longest) = (tally.steps.into_inner(), tally.longest.into_inner());
+    (steps, longest, true, found.into_values().next())
 }
 
 /// One walk: its steps, and what it broke.

@@ -246,14 +246,10 @@ pub async fn a_dropped_lease_is_not_in_the_way(fixture: &dyn Fixture) -> Outcome
     let lock = client.mutex("k")?;
     let retrying = lock.clone().retrying(Retry::Fixed(Duration::from_secs(60)));
     for _ in 0..10 {
-        let lease = lock.try_lock().await?.ok_or("a lease")?;
-        drop(lease);
-        let lease = lock.try_lock().await?.ok_or("a lease")?;
-        drop(lease);
-        let lease = lock.lock_within(Duration::ZERO).await?;
-        drop(lease);
-        let lease = soon("the key", retrying.lock()).await?;
-        drop(lease);
+        drop(lock.try_lock().await?.ok_or("a lease")?);
+        drop(lock.try_lock().await?.ok_or("a lease")?);
+        drop(lock.lock_within(Duration::ZERO).await?);
+        drop(soon("the key", retrying.lock()).await?);
     }
     idle(&client, "k").await;
     if !knows_all_kinds(fixture).await {
@@ -293,8 +289,7 @@ pub async fn a_store_out_of_reach_is_not_a_time_out(fixture: &dyn Fixture) -> Ou
     let lock = client.mutex("k")?;
     let limit = Duration::from_secs(1);
     let down = StoreError::new(ErrorKind::Unavailable, "the cable was cut");
-    let mut locks = vec![lock.clone(), lock.retrying(Retry::default())];
-    for lock in locks.drain(..) {
+    for lock in [lock.clone(), lock.retrying(Retry::default())] {
         store.set(Gate::Failing(down.clone()));
         let late = soon("an answer", lock.lock_within(limit)).await;
         let error = fails(late, ErrorKind::Unavailable);
@@ -341,8 +336,7 @@ pub async fn fixed_leases_follow_each_other(fixture: &dyn Fixture) -> Outcome {
         waits.spawn(async move { fixed.lock().await.map(std::mem::ManuallyDrop::new) });
     }
     // At three seconds each it would be twelve until the last.
-    let all = tokio::time::timeout(LIMIT / 2, waits.join_all()).await;
-    let all = all?;
+    let all = tokio::time::timeout(LIMIT / 2, waits.join_all()).await?;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
     Ok(())
 }

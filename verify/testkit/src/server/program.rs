@@ -59,9 +59,7 @@ impl Program {
             Self::OldestRedis => installed("oldest-redis-server"),
         }
     }
-}
 
-impl Program {
     /// Whether it is a Redis 6; `false` if it does not say.
     pub(crate) fn is_before_7(&self) -> bool {
         let Ok(path) = self.path() else { return false };

@@ -66,6 +66,12 @@ impl Deployment {
         !(self == Self::Local || self.is_postgres() || self.is_zookeeper())
     }
 
+    /// Whether its clients have the time of day from clocks of their own. PostgreSQL and ZooKeeper give
+    /// their own time: theirs must not matter.
+    pub fn clients_have_clocks(self) -> bool {
+        !self.is_redis() || self.is_redlock()
+    }
+
     /// Whether a fail-over is part of it.
     pub fn takes_time(self) -> bool {
         matches!(

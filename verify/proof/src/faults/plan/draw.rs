@@ -138,7 +138,7 @@ impl Drawing {
                 1 | 2 => Fault::KillHolder,
                 3 => Fault::StopClient(client, stop),
                 // Clocks of clients matter to those who take the time from them.
-                4 | 5 if self.steps_clients() => {
+                4 | 5 if self.deployment.clients_have_clocks() => {
                     let most = i64::try_from(MAX_TTL * 8 / 10).unwrap_or(0);
                     // Half of it each way: no two differ by more.
                     Fault::StepClientClock(client, random.i64(-most / 2..=most / 2))
@@ -149,12 +149,6 @@ impl Drawing {
             at += random.u64(600..2800);
         }
         faults
-    }
-
-    fn steps_clients(&self) -> bool {
-        let it = self.deployment;
-        // PostgreSQL and ZooKeeper give their own time: theirs must not matter.
-        !it.is_redis() || it.is_redlock()
     }
 
     pub(super) fn which(&self, random: &mut Rng) -> Which {

@@ -56,7 +56,7 @@ impl Clients {
             dead: Vec::new(),
             plan: plan.clone(),
             store: site.url.clone(),
-            shim: site.clients_have_clocks().then(|| shim.clone()),
+            shim: plan.deployment.clients_have_clocks().then(|| shim.clone()),
             directory: directory.to_owned(),
         };
         for tasks in &plan.clients {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold::Access;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql};
-use leasehold_testkit::process::Process;
+use leasehold_testkit::process::{Daemon, Process};
 use leasehold_testkit::proxy::Proxy;
 
 use super::pause;
@@ -113,18 +113,15 @@ impl Database {
     /// Does something to one of them, and returns when it is over.
     pub(super) async fn strike(&self, fault: Fault) {
         match fault {
-            Fault::Stop(which, time) => match self.pooler(which) {
-                Some((pooler, _)) => {
-                    pooler.pause();
-                    pause(time).await;
-                    pooler.resume();
-                }
-                None => {
-                    self.server(which).pause();
-                    pause(time).await;
-                    self.server(which).resume();
-                }
-            },
+            Fault::Stop(which, time) => {
+                let process: &Daemon = match self.pooler(which) {
+                    Some((pooler, _)) => pooler,
+                    None => self.server(which),
+                };
+                process.pause();
+                pause(time).await;
+                process.resume();
+            }
             Fault::Kill(which, time) => self.restart(which, |it| it.kill(), time).await,
             Fault::Restart(which, _) => self.restart(which, Postgres::stop, 0).await,
             Fault::KillPrimary | Fault::StopPrimary if self.is_replaced.load(Ordering::Acquire) => {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::net::Net;
+
 /// Where a host's clocks began: a machine that has been up for a while.
 const UP_FOR: Duration = Duration::from_secs(100_000);
 /// The world begins in November 2023.
@@ -134,9 +136,7 @@ pub(crate) fn wall() -> Duration {
 }
 
 /// What the library asks.
-pub(crate) struct Seams(pub(crate) super::net::Net);
-
-impl leasehold::simulation::World for Seams {
+impl leasehold::simulation::World for Net {
     fn now(&self) -> leasehold::core::Moment {
         leasehold::core::Moment(u64::try_from(up_for().as_micros()).unwrap_or(u64::MAX))
     }
@@ -150,11 +150,11 @@ impl leasehold::simulation::World for Seams {
     }
 
     fn dial(&self, host: &str, _port: u16) -> leasehold::simulation::Dialled {
-        self.0.dial(host)
+        Self::dial(self, host)
     }
 }
 
 /// Brings the seams to the library.
-pub(crate) fn bring(net: super::net::Net) -> leasehold::simulation::Brought {
-    leasehold::simulation::bring(Rc::new(Seams(net)))
+pub(crate) fn bring(net: Net) -> leasehold::simulation::Brought {
+    leasehold::simulation::bring(Rc::new(net))
 }

@@ -185,7 +185,8 @@ impl Server {
         };
         let resp3 = Arc::default();
         let caller = Caller { number, resp3, out };
-        let (mut bytes, mut splitter) = (Vec::<u8>::new(), Splitter::new(proxy::End::Client));
+        let mut bytes = Vec::<u8>::with_capacity(1 << 16);
+        let mut splitter = Splitter::new(proxy::End::Client);
         loop {
             tokio::select! {
                 biased;
@@ -195,7 +196,8 @@ impl Server {
                     }
                 }
                 read = end.read_buf(&mut bytes) => {
-                    let pieces = splitter.split(&std::mem::take(&mut bytes));
+                    let pieces = splitter.split(&bytes);
+                    bytes.clear();
                     if !matches!(read, Ok(some) if some > 0) || !self.take(&caller, pieces) {
                         break;
                     }

@@ -68,7 +68,7 @@ fn looks<T>(
 pub(crate) async fn until<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
-    check: impl FnMut() -> Result<T, String>,
+    check: impl FnMut() -> Answer<T>,
 ) -> T {
     let mut look = looks(what, servers, check);
     loop {
@@ -96,7 +96,7 @@ fn logs(servers: &[&[RedisServer]]) -> String {
 pub(crate) fn until_blocking<T>(
     what: &'static str,
     servers: &[&[RedisServer]],
-    check: impl FnMut() -> Result<T, String>,
+    check: impl FnMut() -> Answer<T>,
 ) -> T {
     let mut look = looks(what, servers, check);
     loop {

@@ -105,6 +105,28 @@ pub(super) struct Budget {
     pub(super) adoptions: u8,
 }
 
+impl Budget {
+    /// How often this may still happen, where that is counted.
+    fn of(&mut self, act: Act) -> Option<&mut u8> {
+        Some(match act {
+            Act::Double(_) => &mut self.doubled,
+            Act::TimeOut(_) => &mut self.late,
+            Act::Cut(_) => &mut self.cuts,
+            Act::Die(_) => &mut self.deaths,
+            Act::Break => &mut self.breaks,
+            Act::Forget => &mut self.losses,
+            Act::Restart => &mut self.restarts,
+            Act::Copy => &mut self.copies,
+            Act::FailOver => &mut self.failovers,
+            Act::Jump => &mut self.jumps,
+            Act::StepBack => &mut self.steps_back,
+            Act::Forge(_) => &mut self.forged,
+            Act::Adopt(_) => &mut self.adoptions,
+            _ => return None,
+        })
+    }
+}
+
 /// One thing that happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
@@ -216,63 +238,43 @@ impl Subject for ClientsModel {
             self.client_actions(state, number, actions);
         }
         for at in 0..state.wire.len() {
-            actions.push(Act::Deliver(at));
-            if state.left.doubled > 0 {
-                actions.push(Act::Double(at));
-            }
+            actions.extend([Act::Deliver(at), Act::Double(at)]);
         }
-        let left = state.left;
-        let events = [
-            (left.breaks, Act::Break),
-            (left.losses, Act::Forget),
-            (left.restarts, Act::Restart),
-            (left.copies, Act::Copy),
-            (left.failovers, Act::FailOver),
-            (left.jumps, Act::Jump),
-            (left.steps_back, Act::StepBack),
-        ];
-        let may = events.into_iter().filter(|(times, _)| *times > 0);
-        actions.extend(may.map(|(_, act)| act));
+        actions.extend([Act::Break, Act::Forget, Act::Restart, Act::Copy]);
+        actions.extend([Act::FailOver, Act::Jump, Act::StepBack]);
+        let mut left = state.left;
+        actions.retain(|act| left.of(*act).is_none_or(|times| *times > 0));
         if state.ticks < self.horizon {
             actions.push(Act::Tick);
         }
     }
 
     fn happen(&self, state: &mut State, act: Act) {
+        if let Some(times) = state.left.of(act) {
+            *times -= 1;
+        }
         match act {
             Act::Tick => self.pass(state),
             Act::Begin(client) => self.begin(state, client),
             Act::Drive(client) => self.drive(state, client),
-            Act::TimeOut(client) => {
-                state.left.late -= 1;
-                self.time_out(state, client);
-            }
+            Act::TimeOut(client) => self.time_out(state, client),
             Act::GiveBack(client) => self.leave(state, client),
             Act::Deliver(at) => {
                 let message = state.wire.remove(at);
                 self.arrive(state, &message);
             }
             Act::Double(at) => {
-                state.left.doubled -= 1;
                 let message = state.wire[at].clone();
                 self.arrive(state, &message);
             }
-            Act::Cut(client) => {
-                state.left.cuts -= 1;
-                self.cut(state, client);
-            }
+            Act::Cut(client) => self.cut(state, client),
             Act::Connect(client) => self.connect(state, client),
-            Act::Die(client) => {
-                state.left.deaths -= 1;
-                self.die(state, client);
-            }
+            Act::Die(client) => self.die(state, client),
             Act::Break => {
-                state.left.breaks -= 1;
                 let (by, only) = (leasehold_core::ClientInfo::unknown(), None);
                 self.take_step(state, &leasehold_core::Command::Break { by, only }, None);
             }
             Act::Forget => {
-                state.left.losses -= 1;
                 state.queue = Queue::default();
                 state.site.forget();
                 // It is not back at once.
@@ -281,21 +283,13 @@ impl Subject for ClientsModel {
             Act::Restart => self.restart(state),
             Act::Copy => self.copy(state),
             Act::FailOver => self.fail_over(state),
-            Act::Forge(client) => {
-                state.left.forged -= 1;
-                self.forge(state, client);
-            }
-            Act::Adopt(client) => {
-                state.left.adoptions -= 1;
-                self.adopt(state, client);
-            }
+            Act::Forge(client) => self.forge(state, client),
+            Act::Adopt(client) => self.adopt(state, client),
             Act::StepBack => {
-                state.left.steps_back -= 1;
                 state.ahead -= STEP_BACK;
                 self.set_clock(state);
             }
             Act::Jump => {
-                state.left.jumps -= 1;
                 state.ahead += 2;
                 self.set_clock(state);
             }

@@ -64,6 +64,20 @@ pub(super) struct Budget {
     pub(super) losses: u8,
 }
 
+impl Budget {
+    /// How often this may still happen, where that is counted.
+    fn of(&mut self, act: Act) -> Option<&mut u8> {
+        Some(match act {
+            Act::Double(_) => &mut self.doubled,
+            Act::Silence(_) | Act::Again(_) => &mut self.late,
+            Act::Renew(_) => &mut self.renewals,
+            Act::Restart(_) => &mut self.restarts,
+            Act::Lose(_) => &mut self.losses,
+            _ => return None,
+        })
+    }
+}
+
 /// What is promised with clocks.
 pub(super) const TIMED: &[Promise] = &[Exclusion, Tokens, Kept, Ended, Orphan];
 
@@ -198,29 +212,26 @@ impl Subject for QuorumModel {
             self.client_actions(state, number, actions);
         }
         for at in 0..state.wire.len() {
-            actions.push(Act::Deliver(at));
-            if state.left.doubled > 0 {
-                actions.push(Act::Double(at));
-            }
+            actions.extend([Act::Deliver(at), Act::Double(at)]);
         }
         for number in 0..state.servers.len() {
-            if state.left.restarts > 0 {
-                actions.push(Act::Restart(number));
-            }
-            if state.left.losses > 0 {
-                actions.push(Act::Lose(number));
-            }
+            actions.extend([Act::Restart(number), Act::Lose(number)]);
             let votes = || state.servers[number].holder(self.clock(state, number));
             if self.horizon.is_none() && votes().is_some() {
                 actions.push(Act::Lapse(number));
             }
         }
+        let mut left = state.left;
+        actions.retain(|act| left.of(*act).is_none_or(|times| *times > 0));
         if self.horizon.is_some_and(|horizon| state.ticks < horizon) {
             actions.push(Act::Tick);
         }
     }
 
     fn happen(&self, state: &mut State, act: Act) {
+        if let Some(times) = state.left.of(act) {
+            *times -= 1;
+        }
         match act {
             Act::Tick => state.ticks += 1,
             Act::Begin(client) => self.begin(state, client),
@@ -238,18 +249,11 @@ impl Subject for QuorumModel {
                 self.arrive(state, &message);
             }
             Act::Double(at) => {
-                state.left.doubled -= 1;
                 let message = state.wire[at].clone();
                 self.arrive(state, &message);
             }
-            Act::Restart(server) => {
-                state.left.restarts -= 1;
-                state.servers[server].restart(false);
-            }
-            Act::Lose(server) => {
-                state.left.losses -= 1;
-                state.servers[server].restart(true);
-            }
+            Act::Restart(server) => state.servers[server].restart(false),
+            Act::Lose(server) => state.servers[server].restart(true),
             Act::Lapse(server) => {
                 // Votes last for one TTL at most.
                 state.servers[server].ahead += self.ttl.as_secs();

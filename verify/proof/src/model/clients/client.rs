@@ -85,7 +85,7 @@ impl ClientsModel {
         if due.is_some_and(|due| due <= now) {
             actions.push(Act::Drive(number));
         }
-        if client.has_asked(now, TICK / 2) && state.left.late > 0 {
+        if client.has_asked(now, TICK / 2) {
             actions.push(Act::TimeOut(number));
         }
         let phase = claim.map(ClaimMachine::phase);
@@ -93,13 +93,13 @@ impl ClientsModel {
             actions.push(Act::Begin(number));
         } else if phase == Some(Phase::Held) {
             actions.push(Act::GiveBack(number));
-            if state.left.adoptions > 0 && self.adopter(state).is_some() {
+            if self.adopter(state).is_some() {
                 actions.push(Act::Adopt(number));
             }
         }
         self.process_actions(state, number, actions);
         let waits = phase == Some(Phase::Waiting);
-        if state.left.forged > 0 && waits && client.connected {
+        if waits && client.connected {
             actions.push(Act::Forge(number));
         }
     }
@@ -113,10 +113,10 @@ impl ClientsModel {
         let idle = mates.all(|mate| state.clients[mate].is_idle());
         if !state.clients[number].connected {
             actions.push(Act::Connect(number));
-        } else if state.left.cuts > 0 && !idle {
+        } else if !idle {
             actions.push(Act::Cut(number));
         }
-        if state.left.deaths > 0 && !idle {
+        if !idle {
             actions.push(Act::Die(number));
         }
     }

@@ -96,13 +96,11 @@ impl ClientsModel {
     }
 
     pub(super) fn restart(&self, state: &mut State) {
-        state.left.restarts -= 1;
         state.site.run += 1;
         Self::break_connections(state);
     }
 
     pub(super) fn copy(&self, state: &mut State) {
-        state.left.copies -= 1;
         let Site { marker, last, .. } = &state.site;
         state.site.replica = (state.queue.clone(), marker.clone(), *last);
     }
@@ -110,7 +108,6 @@ impl ClientsModel {
     /// What the replica does not have is forgotten. The former primary takes no more
     /// steps: that is for the settings around it to see to.
     pub(super) fn fail_over(&self, state: &mut State) {
-        state.left.failovers -= 1;
         state.site.run += 1;
         (state.queue, state.site.marker, state.site.last) = state.site.replica.clone();
         Self::break_connections(state);

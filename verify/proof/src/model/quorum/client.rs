@@ -81,32 +81,23 @@ impl QuorumModel {
     pub(super) fn client_actions(&self, state: &State, number: usize, actions: &mut Vec<Act>) {
         let client = &state.clients[number];
         let now = self.moment(state, number);
-        let late = state.left.late > 0;
         match (client.held, &client.asking) {
             (None, None) if client.attempts > 0 => actions.push(Act::Begin(number)),
             (None, None) => {}
             (None, Some(bid)) => match bid.round.verdict() {
-                Some(_) => {
-                    actions.push(Act::GiveBack(number));
-                    if late {
-                        actions.push(Act::Again(number));
-                    }
-                }
-                None => {
-                    if bid.round.poll_timeout().is_some_and(|due| due <= now) {
-                        actions.push(Act::Drive(number));
-                    } else if late {
-                        actions.push(Act::Silence(number));
-                    }
-                }
+                Some(_) => actions.extend([Act::GiveBack(number), Act::Again(number)]),
+                None => actions.push(match bid.round.poll_timeout() {
+                    Some(due) if due <= now => Act::Drive(number),
+                    _ => Act::Silence(number),
+                }),
             },
             (Some(held), renewal) => {
                 actions.extend([Act::GiveBack(number), Act::Die(number)]);
                 let valid = !held.validity.remaining(now).is_zero() || self.horizon.is_none();
                 match renewal {
-                    None if valid && state.left.renewals > 0 => actions.push(Act::Renew(number)),
-                    Some(_) if late => actions.push(Act::Silence(number)),
-                    _ => {}
+                    None if valid => actions.push(Act::Renew(number)),
+                    None => {}
+                    Some(_) => actions.push(Act::Silence(number)),
                 }
             }
         }
@@ -129,7 +120,6 @@ impl QuorumModel {
         let (now, wall) = (self.moment(state, client), self.wall(state, client));
         let it = &mut state.clients[client];
         it.number += 1;
-        state.left.late -= 1;
         if let Some(bid) = &mut it.asking {
             let (token, at, held) = (bid.round.token(), bid.proposed, false);
             let before = Proposed { token, at, held };
@@ -168,7 +158,6 @@ impl QuorumModel {
 
     pub(super) fn silence(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
-        state.left.late -= 1;
         if let Some(Asking { round, .. }) = state.clients[client].asking.as_deref_mut() {
             let token = round.token();
             for server in 0..self.size.servers() {
@@ -181,7 +170,6 @@ impl QuorumModel {
     pub(super) fn renew(&self, state: &mut State, client: usize) {
         let now = self.moment(state, client);
         let floor = state.highest();
-        state.left.renewals -= 1;
         let it = &mut state.clients[client];
         it.number += 1;
         let Some(Held { token, .. }) = it.held else {

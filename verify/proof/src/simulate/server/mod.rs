@@ -185,8 +185,7 @@ impl Server {
         };
         let resp3 = Arc::default();
         let caller = Caller { number, resp3, out };
-        let mut bytes = Vec::<u8>::with_capacity(1 << 16);
-        let mut splitter = Splitter::new(proxy::End::Client);
+        let mut bytes = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -196,9 +195,7 @@ impl Server {
                     }
                 }
                 read = end.read_buf(&mut bytes) => {
-                    let pieces = splitter.split(&bytes);
-                    bytes.clear();
-                    if !matches!(read, Ok(some) if some > 0) || !self.take(&caller, pieces) {
+                    if !matches!(read, Ok(some) if some > 0) || !self.take(&caller, &mut bytes) {
                         break;
                     }
                 }
@@ -210,13 +207,14 @@ impl Server {
         }
     }
 
-    /// Carries out what has come; false if it is no protocol.
-    fn take(&self, caller: &Caller, pieces: Vec<Piece>) -> bool {
-        for piece in pieces {
+    /// Carries out what has come, and leaves what is not whole yet; false if it is no protocol.
+    fn take(&self, caller: &Caller, bytes: &mut Vec<u8>) -> bool {
+        for piece in Splitter::new(proxy::End::Client).split(bytes) {
             let Piece::Frame(frame) = piece else {
                 caller.send(&Reply::error("ERR Protocol error"));
                 return false;
             };
+            bytes.drain(..frame.len());
             self.carry_out(caller, &strings(&frame));
         }
         true

@@ -193,8 +193,8 @@ fn every_change_of_a_flaw_is_one_of_a_script() {
     }
 }
 
-/// Commands one after the other: on texts and when they end, on hashes, on whether there is memory, some
-/// that are refused, and on what is left.
+/// Commands one after the other: on texts and when they end, on hashes, on whether there is
+/// memory, some that are refused, and on what is left.
 const COMMANDS: [&str; 7] = [
     "SET a 1|SET a 2 NX|SET b 2 NX|GET a|SET c 1 PX 100000",
     "PEXPIRE a 100000|PERSIST a|PERSIST a|PEXPIRE none 5|EXISTS a none a|TYPE a|TYPE none",
@@ -289,8 +289,7 @@ fn a_conversation_is_that_with_a_real_server() {
     let (number, resp3) = (1, Arc::default());
     let caller = super::Caller { number, resp3, out };
     let mut ask = |words: &[&str]| {
-        let pieces = super::Splitter::new(super::proxy::End::Client).split(&packed(words));
-        assert!(simulated.take(&caller, pieces), "no protocol");
+        assert!(simulated.take(&caller, &mut packed(words)), "no protocol");
         let answers = std::iter::from_fn(|| outgoing.try_recv().ok());
         answers.flatten().collect::<Vec<u8>>()
     };

@@ -95,7 +95,7 @@ impl How {
         let begin = |job: Job| {
             let (done, result) = oneshot::channel();
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
-            thread::spawn(move || done.send(job.run(&scratch, keep.as_deref())));
+            thread::spawn(move || done.send(job.run(&scratch, keep.as_deref())).ok());
             result
         };
         let results = stream::iter(iter::from_fn(next)).map(begin);

@@ -25,7 +25,8 @@ use crate::server::Port;
 /// ```
 ///
 /// Servers are known by their place: 0, 1 and 2. Each is a [`ZooKeeper`], with the limits and the end
-/// of one. One that is alone counts as the leader. Followers give a silent leader up after two seconds.
+/// of one. One that is alone counts as the leader. Followers give a silent leader up after two
+/// seconds.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<ZooKeeper>,
@@ -51,10 +52,10 @@ impl Ensemble {
         Self::start_by(vec![Vec::new(); 3], |_| Vec::new())
     }
 
-    /// The same, as many as there are environments, and each server reaches the others through proxies, so that one can be
-    /// [parted](Self::part) from them, and has more variables in its environment, also when it is
-    /// started again. A library that these preload has to lead connections there: `LEASEHOLD_WAYS` has
-    /// `port=port,…`, the ports of the others and of the proxies.
+    /// The same, as many as there are environments. Each server reaches the others through proxies, so
+    /// that one can be [parted](Self::part) from them, and has more variables in its environment, also
+    /// when it is started again. A library that these preload has to lead connections there:
+    /// `LEASEHOLD_WAYS` has `port=port,…`, the ports of the others and of the proxies.
     pub fn start_parting(environments: Vec<Vec<(String, String)>>) -> Self {
         Self::start_by(environments, ways)
     }

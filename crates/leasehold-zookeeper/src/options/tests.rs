@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use leasehold_store::ErrorKind;
+
 use super::*;
 
 #[test]

@@ -101,7 +101,7 @@ impl AckedWriter {
         }
         tokio::select! {
             biased;
-            () = wire.signals.died() => Err(broken()),
+            () = wire.socket.signals.died() => Err(broken()),
             outcome = answered => {
                 claim.answered();
                 outcome.unwrap_or_else(|_| {

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, PushInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr};
 
 use super::address::Address;
 use super::dial::{self, first_answer};
 use super::handshake::{Handshake, Server};
-use super::multiplexed::Signals;
 use super::primary::Search;
 use super::sentinel::Named;
+use super::socket::OnPush;
 use super::target::{self, Common, Target};
 use crate::errors;
 use crate::options::{RedisAddress, RedisOptions};
@@ -44,9 +44,6 @@ enum Place {
     /// At whichever of these answers first.
     Any(Box<dyn Fn() -> Vec<Address> + Send + Sync>),
 }
-
-/// Receives the pushes of a connection, which has these signals; called on its own task.
-pub(crate) type Hearing = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
 
 /// A connection, and what is at its other end.
 pub(crate) struct Opened {
@@ -140,7 +137,7 @@ impl Endpoint {
     }
 
     /// Opens a connection to where the locks are kept now.
-    pub(crate) async fn connect(&self, hearing: Option<Hearing>) -> Result<Opened, StoreError> {
+    pub(crate) async fn connect(&self, hearing: Option<OnPush>) -> Result<Opened, StoreError> {
         match &self.place {
             Place::Fixed(address) => self.open_at(&self.target(address).await?, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
@@ -163,7 +160,7 @@ impl Endpoint {
     pub(super) async fn open_at(
         &self,
         target: &Target,
-        hearing: Option<Hearing>,
+        hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let shaken = Handshake::with(self, target, hearing).await?;
         shaken.judge(self).await
@@ -186,7 +183,7 @@ impl Endpoint {
     /// Opens a connection, whatever is at its other end, and finds out what it is. The
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
-        let hearing: Option<Hearing> = Some(Arc::new(|_, _| {}));
+        let hearing: Option<OnPush> = Some(Arc::new(|_, _| {}));
         match &self.place {
             Place::Fixed(address) => {
                 Handshake::with(self, &self.target(address).await?, hearing).await

@@ -5,19 +5,17 @@
 //! client in one round trip, and judges what it found: version, role, restarts, acknowledgements.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use leasehold_store::StoreError;
-use redis::{PushInfo, RedisError};
+use redis::RedisError;
 
 use super::ack_policy::AckPolicy;
 use super::dial::dial;
-use super::endpoint::{Endpoint, Hearing, Opened};
-use super::multiplexed::Signals;
+use super::endpoint::{Endpoint, Opened};
 use super::rights::{self, Rights};
 use super::sentinel::Named;
-use super::socket::Socket;
+use super::socket::{OnPush, Socket};
 use super::target::Target;
 use crate::codec::script::Gate;
 use crate::errors;
@@ -43,7 +41,6 @@ pub(crate) struct Handshake {
     pub(crate) socket: Socket,
     /// What it was opened to.
     pub(super) target: Target,
-    pub(super) signals: Arc<Signals>,
     /// The fields of `INFO`; none where it is forbidden.
     pub(crate) info: HashMap<String, String>,
     /// Refused where no script can be run.
@@ -64,10 +61,10 @@ impl Handshake {
     pub(super) async fn with(
         endpoint: &Endpoint,
         target: &Target,
-        hearing: Option<Hearing>,
+        hearing: Option<OnPush>,
     ) -> Result<Self, StoreError> {
         let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
-        let ((socket, signals), greeting) = greet(endpoint, target, hearing).await?;
+        let (socket, greeting) = greet(endpoint, target, hearing).await?;
         let resp3 = greeting == Greeting::Understood;
         let found = rights::find(&socket, endpoint, resp3, channel).await;
         let (info, rights) = found.map_err(|error| match greeting {
@@ -81,7 +78,6 @@ impl Handshake {
         Ok(Self {
             socket,
             target: target.clone(),
-            signals,
             info,
             rights,
         })
@@ -179,8 +175,8 @@ fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
 async fn greet(
     endpoint: &Endpoint,
     target: &Target,
-    hearing: Option<Hearing>,
-) -> Result<((Socket, Arc<Signals>), Greeting), StoreError> {
+    hearing: Option<OnPush>,
+) -> Result<(Socket, Greeting), StoreError> {
     let common = &endpoint.common;
     // Why there is no connection, with the address that was tried.
     let not_opened = |error| {
@@ -193,18 +189,10 @@ async fn greet(
             None => error,
         }
     };
-    // Each attempt has its own: the end of one that failed is not the end of the next.
-    let open = async |resp3| {
-        let (hearing, signals) = (hearing.clone(), Arc::default());
-        let heard = Arc::clone(&signals);
-        let push = move |info: PushInfo| hearing.iter().for_each(|hear| hear(&info, &heard));
-        let socket = dial(target, resp3, Some(Box::new(push))).await?;
-        Ok::<_, RedisError>((socket, signals))
-    };
     let try_resp3 = async || {
-        let opened = open(true).await?;
+        let opened = dial(target, true, hearing.clone()).await?;
         common.greets.store(true, Ordering::Relaxed);
-        Ok((opened, Greeting::Understood))
+        Ok::<_, RedisError>((opened, Greeting::Understood))
     };
     let refused = match try_resp3().await {
         Ok(opened) => return Ok(opened),
@@ -221,7 +209,8 @@ async fn greet(
     };
     tracing::debug!(url = %endpoint.redacted, error = %refused, "the server does not speak RESP3; \
         connecting with RESP2");
-    let opened = open(false).await.map_err(not_opened)?;
+    let opened = dial(target, false, hearing.clone());
+    let opened = opened.await.map_err(not_opened)?;
     // A server that was just ending closes connections too; one that forbids HELLO does
     // so again.
     match greeting {

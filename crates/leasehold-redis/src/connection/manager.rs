@@ -9,12 +9,13 @@ use leasehold_store::random::random_u64;
 use leasehold_store::{Push, StoreError};
 use tokio::sync::{Notify, watch};
 
-use super::endpoint::{Endpoint, Hearing};
+use super::endpoint::Endpoint;
 use super::in_flight::AbandonedRequests;
 use super::inbox::OwnInbox;
-use super::multiplexed::{Connection, Signals};
+use super::multiplexed::Connection;
 use super::primary;
 use super::sentinel::Named;
+use super::socket::{OnPush, Signals};
 use crate::errors;
 use crate::std_ext::BackgroundTask;
 
@@ -173,7 +174,7 @@ impl ConnectionManager {
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let link = Arc::downgrade(self);
-        let hearing: Hearing = Arc::new({
+        let hearing: OnPush = Arc::new({
             let link = link.clone();
             move |info, signals| {
                 if let Some(link) = link.upgrade() {
@@ -200,7 +201,7 @@ impl ConnectionManager {
 
     fn publish(self: &Arc<Self>, wire: Arc<Connection>) {
         tracing::debug!(url = %self.endpoint.redacted, "connected");
-        let signals = Arc::clone(&wire.signals);
+        let signals = Arc::clone(&wire.socket.signals);
         let _ = self.state.send_replace(Ok(wire));
         if let Some(search) = self.endpoint.search() {
             let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
@@ -219,7 +220,7 @@ impl ConnectionManager {
     pub(crate) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
         signals.die();
         let was_current = self.state.send_if_modified(|state| {
-            let current = matches!(state, Ok(wire) if Arc::ptr_eq(&wire.signals, signals));
+            let current = matches!(state, Ok(wire) if Arc::ptr_eq(&wire.socket.signals, signals));
             if current {
                 *state = Err(None);
             }
@@ -291,7 +292,7 @@ impl ConnectionManager {
         {
             tracing::debug!(url = %self.endpoint.redacted, "a Sentinel reported another primary; \
              reconnecting");
-            self.lost(&wire.signals);
+            self.lost(&wire.socket.signals);
         }
     }
 }

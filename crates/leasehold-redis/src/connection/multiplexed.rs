@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_store::StoreError;
 use leasehold_store::sync::timeout;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::acked_writer::AckedWriter;
@@ -28,33 +28,8 @@ use crate::std_ext::{BackgroundTask, lock};
 /// asked and given up, is suspect.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
 
-/// What the pushes of a connection and its requests both look at.
-#[derive(Debug, Default)]
-pub(crate) struct Signals {
-    /// Zero until the inbox is subscribed on this connection.
-    pub(crate) epoch: AtomicU64,
-    /// Set when the connection is lost.
-    dead: watch::Sender<bool>,
-}
-
-impl Signals {
-    pub(super) fn die(&self) {
-        self.dead.send_replace(true);
-    }
-
-    pub(super) fn is_dead(&self) -> bool {
-        *self.dead.borrow()
-    }
-
-    pub(super) async fn died(&self) {
-        // The sender lives as long as we do.
-        let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
-    }
-}
-
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
-    pub(crate) signals: Arc<Signals>,
     pub(crate) server: Server,
     /// The connections for what must be acknowledged, where a policy asks for it.
     pub(super) acked_writer: Option<AckedWriter>,
@@ -100,7 +75,6 @@ impl Connection {
             socket: opened.handshake.socket,
             acked_writer: opened.server.ack.map(AckedWriter::new),
             server: opened.server,
-            signals: opened.handshake.signals,
             link,
             batcher: Batcher::default(),
             runtime: tokio::runtime::Handle::current(),
@@ -117,7 +91,7 @@ impl Connection {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.signals.epoch.load(Ordering::Acquire)
+        self.socket.signals.epoch.load(Ordering::Acquire)
     }
 
     /// The arguments of scripts about this server.
@@ -182,7 +156,7 @@ impl Connection {
     ) -> RedisResult<Value> {
         tokio::select! {
             biased;
-            () = self.signals.died() => Err(closed()),
+            () = self.socket.signals.died() => Err(closed()),
             answer = answer => answer,
         }
     }
@@ -224,7 +198,7 @@ impl Connection {
     /// The server cannot do its work: connects again, perhaps to another.
     pub(crate) fn leave(&self) {
         if let Some(link) = self.link() {
-            link.lost(&self.signals);
+            link.lost(&self.socket.signals);
         }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
-use redis::{PushInfo, PushKind};
+use redis::PushKind;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::address::Address;
 use super::dial::dial;
-use super::endpoint::{Endpoint, Hearing, Opened};
+use super::endpoint::{Endpoint, Opened};
 use super::manager::ConnectionManager;
 use super::rights::forbidden_or_lost;
 use super::sentinel::{self, Answered, Failures, Named};
@@ -110,7 +110,7 @@ impl Search {
     pub(crate) async fn connect(
         &self,
         endpoint: &Endpoint,
-        hearing: Option<Hearing>,
+        hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
         let (mut tried, mut behind) = (Vec::new(), Vec::new());
@@ -158,7 +158,7 @@ impl Search {
         &self,
         endpoint: &Endpoint,
         named: &Named,
-        hearing: Option<Hearing>,
+        hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let target = self.common.target_at(&named.primary, &self.options).await?;
         let limit = self.patience_with_server();
@@ -216,12 +216,12 @@ impl Search {
     ) -> Result<(), StoreError> {
         let switched = Arc::new(Notify::new());
         let (heard, limit) = (Arc::clone(&switched), self.patience_with_sentinel());
-        let push = move |info: PushInfo| {
+        let push: OnPush = Arc::new(move |info, _| {
             if matches!(info.kind, PushKind::Message | PushKind::Disconnection) {
                 heard.notify_one();
             }
-        };
-        let sentinel = self.reach(node, Some(Box::new(push))).await?;
+        });
+        let sentinel = self.reach(node, Some(push)).await?;
         let subscribed = sentinel.ask(redis::cmd("SUBSCRIBE").arg(SWITCHED)).await;
         // Where that is forbidden, it is only asked.
         forbidden_or_lost(subscribed)?.ok();

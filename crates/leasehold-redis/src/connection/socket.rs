@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use futures_util::task::AtomicWaker;
 use leasehold_store::fork::NotInherited;
 use redis::{Cmd, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -29,7 +29,31 @@ use crate::std_ext::lock;
 pub(super) type OnAnswer = Box<dyn FnOnce(RedisResult<Value>) + Send>;
 
 /// Gets the pushes of a connection, the last of which says that it is lost; on its task.
-pub(super) type OnPush = Box<dyn Fn(PushInfo) + Send + Sync>;
+pub(crate) type OnPush = Arc<dyn Fn(&PushInfo, &Arc<Signals>) + Send + Sync>;
+
+/// What the pushes of a connection and its requests both look at.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// Zero until the inbox is subscribed on this connection.
+    pub(crate) epoch: AtomicU64,
+    /// Set when the connection is lost.
+    dead: watch::Sender<bool>,
+}
+
+impl Signals {
+    pub(super) fn die(&self) {
+        self.dead.send_replace(true);
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        *self.dead.borrow()
+    }
+
+    pub(super) async fn died(&self) {
+        // The sender lives as long as we do.
+        let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
+    }
+}
 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -67,6 +91,7 @@ const READ_SIZE: usize = 16 * 1024;
 
 /// A connection. Its task ends when this is dropped.
 pub(crate) struct Socket {
+    pub(super) signals: Arc<Signals>,
     shared: Arc<Shared>,
     task: AbortHandle,
 }
@@ -132,7 +157,9 @@ impl Socket {
             yields: AtomicBool::new(false),
             between: OnceLock::new(),
         });
+        let signals = Arc::<Signals>::default();
         let task = Task {
+            signals: Arc::clone(&signals),
             shared: Arc::clone(&shared),
             _not_inherited: not_inherited,
             reader,
@@ -142,7 +169,11 @@ impl Socket {
             error: closed(),
         };
         let task = tokio::spawn(task.run()).abort_handle();
-        Self { shared, task }
+        Self {
+            signals,
+            shared,
+            task,
+        }
     }
 
     /// From now on this is called after answers, once those who got them had their turn. The only one
@@ -301,6 +332,7 @@ impl State {
 
 /// Reads the connection.
 struct Task {
+    signals: Arc<Signals>,
     shared: Arc<Shared>,
     _not_inherited: Option<Arc<NotInherited>>,
     reader: Reader,
@@ -397,7 +429,7 @@ impl Task {
 
     fn push(&self, kind: PushKind, data: Vec<Value>) {
         if let Some(push) = &self.push {
-            push(PushInfo { kind, data });
+            push(&PushInfo { kind, data }, &self.signals);
         }
     }
 }
@@ -435,9 +467,9 @@ mod tests {
         let (ours, theirs) = duplex(room);
         let (reader, writer) = split(ours);
         let (sender, pushes) = mpsc::unbounded_channel();
-        let push = move |info: PushInfo| drop(sender.send(info.kind));
+        let push: OnPush = Arc::new(move |info, _| drop(sender.send(info.kind.clone())));
         let stream = Stream::new((reader, writer), None);
-        let socket = Socket::start(stream, LIMIT, Some(Box::new(push)));
+        let socket = Socket::start(stream, LIMIT, Some(push));
         (socket, theirs, pushes)
     }
 

@@ -8,8 +8,9 @@ use leasehold_store::{PushSink, StoreError};
 use redis::{PushInfo, PushKind, Value};
 
 use super::manager::ConnectionManager;
-use super::multiplexed::{Connection, Signals};
+use super::multiplexed::Connection;
 use super::rights;
+use super::socket::Signals;
 use crate::codec::push;
 
 impl ConnectionManager {
@@ -76,7 +77,7 @@ impl ConnectionManager {
             return Ok(());
         }
         *epoch += 1;
-        wire.signals.epoch.store(*epoch, Ordering::Release);
+        wire.socket.signals.epoch.store(*epoch, Ordering::Release);
         Ok(())
     }
 }
@@ -90,7 +91,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.0.inbox.close();
         let Some(wire) = self.0.current() else { return };
-        wire.signals.epoch.store(0, Ordering::Release);
+        wire.socket.signals.epoch.store(0, Ordering::Release);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let shared = Arc::clone(&self.0);
             runtime.spawn(async move {

@@ -23,9 +23,7 @@ leasehold : verbs -> parts
 leasehold-redis codec: script -> call
 leasehold-redis connection: acked_writer -> multiplexed
 leasehold-redis connection: batch -> multiplexed
-leasehold-redis connection: endpoint -> multiplexed
 leasehold-redis connection: handshake -> endpoint
-leasehold-redis connection: handshake -> multiplexed
 leasehold-redis connection: multiplexed -> manager
 leasehold-redis connection: primary -> endpoint
 leasehold-redis connection: primary -> manager

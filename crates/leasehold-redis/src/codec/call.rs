@@ -13,32 +13,6 @@ use super::audit::Audit;
 use super::record::trait_of;
 use super::script::{SCRIPTS, Script};
 
-/// How the script of the steps counts its flags, and those of a command.
-mod flag {
-    /// The count of `PUBLISH` is reliable.
-    pub(super) const BELIEVED: u16 = 4;
-    pub(super) const AUDITED: u16 = 8;
-    pub(super) const LISTENS: u16 = 16;
-    pub(super) const IN_CLUSTER: u16 = 32;
-    pub(super) const GATED: u16 = 64;
-    pub(super) const LOOKS: u16 = 128;
-    pub(super) const ALL: u16 = 256;
-    pub(super) const MIXED: u16 = 512;
-    pub(super) const RELEASED: u8 = 1;
-    pub(super) const KEY: u8 = 2;
-    pub(super) const WAIT: u8 = 1;
-    pub(super) const AHEAD: u8 = 2;
-    pub(super) const MIN_HOLD: u8 = 4;
-    pub(super) const OWNED: u8 = 8;
-    pub(super) const HAND_OFF: u8 = 1;
-    pub(super) const SETTLED: u8 = 2;
-    pub(super) const UNUSED: u8 = 8;
-    pub(super) const DOWNGRADE: u8 = 1;
-    pub(super) const NOTE: u8 = 2;
-    pub(super) const ROTATE: u8 = 8;
-    pub(super) const ADOPT: u8 = 16;
-}
-
 /// The verbs of the steps; see `step.lua`.
 mod verb {
     pub(super) const CLAIM: u8 = 1;
@@ -231,16 +205,17 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     }));
     call.arg(terms.gated.map(|gate| &gate.marker));
     let flags = [
-        (terms.believed, flag::BELIEVED),
-        (terms.audit.is_some(), flag::AUDITED),
-        (terms.listens, flag::LISTENS),
-        (terms.last.is_none(), flag::IN_CLUSTER),
-        (terms.gated.is_some(), flag::GATED),
-        (steps.iter().all(|it| it.verb() == verb::WATCH), flag::LOOKS),
-        (all, flag::ALL),
-        (steps.iter().any(|it| it.verb() != verb::CLAIM), flag::MIXED),
+        terms.believed,
+        terms.audit.is_some(),
+        terms.listens,
+        terms.last.is_none(),
+        terms.gated.is_some(),
+        steps.iter().all(|it| it.verb() == verb::WATCH),
+        all,
+        steps.iter().any(|it| it.verb() != verb::CLAIM),
     ];
-    call.arg(sum(flags));
+    // The first one is 4.
+    call.arg(bits(flags) << 2);
     // Outside of a cluster nothing is kept of an idle key.
     let kept = terms.retention * u32::from(terms.last.is_none());
     call.arg(micros(kept));
@@ -251,10 +226,15 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     call.arg(terms.gated.map(|gate| &gate.terms));
 }
 
-/// The flags that are asked for.
-fn sum<T: std::iter::Sum, const N: usize>(all: [(bool, T); N]) -> T {
-    let asked = all.into_iter().filter(|(is_asked, _)| *is_asked);
-    asked.map(|(_, flag)| flag).sum()
+/// Flags as a number: the first one is 1, the next one 2, and so on.
+fn bits<const N: usize>(flags: [bool; N]) -> u16 {
+    let flags = flags.into_iter().rev();
+    flags.fold(0, |sum, flag| 2 * sum + u16::from(flag))
+}
+
+/// The verb of a command, and its flags, which have eight bits; see the parts of `step.lua`.
+fn begin<const N: usize>(step: &mut Vec<u8>, verb: u8, flags: [bool; N]) {
+    step.extend_from_slice(&[verb, bits(flags).to_le_bytes()[0]]);
 }
 
 fn pack(command: &Command) -> Option<Vec<u8>> {
@@ -286,14 +266,9 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
 }
 
 fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
-    let flags = sum([
-        (claim.wait, flag::WAIT),
-        (claim.ahead, flag::AHEAD),
-        (!claim.min_hold.is_zero(), flag::MIN_HOLD),
-        (claim.secret.is_some(), flag::OWNED),
-    ]);
     let verb = claim.proposal.map_or(verb::CLAIM, |_| verb::PROPOSE);
-    step.extend_from_slice(&[verb, flags]);
+    let (has_min_hold, owned) = (!claim.min_hold.is_zero(), claim.secret.is_some());
+    begin(step, verb, [claim.wait, claim.ahead, has_min_hold, owned]);
     push_number(step, micros(claim.lease_ttl));
     push_number(step, micros(claim.waiter_ttl));
     push_short(step, claim.id.expose());
@@ -305,54 +280,37 @@ fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
 }
 
 fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
-    let Renew {
-        id,
-        ttl,
-        downgrade,
-        note,
-        rotate,
-        // Of the way it is sent, not of the script.
-        confirms: _,
-    } = renew;
-    let adopt = rotate.as_ref().and_then(|rotate| rotate.adopt.as_ref());
-    let flags = sum([
-        (*downgrade, flag::DOWNGRADE),
-        (note.is_some(), flag::NOTE),
-        (rotate.is_some(), flag::ROTATE),
-        (adopt.is_some(), flag::ADOPT),
-    ]);
-    step.extend_from_slice(&[verb::RENEW, flags]);
-    push_number(step, micros(*ttl));
-    push_short(step, id.expose());
-    if note.is_none() && rotate.is_none() {
+    let (note, rotate) = (renew.note.as_ref(), renew.rotate.as_ref());
+    let adopt = rotate.and_then(|rotate| rotate.adopt.as_ref());
+    let (notes, rotates, adopts) = (note.is_some(), rotate.is_some(), adopt.is_some());
+    // Whether it confirms says how it is sent, and nothing to the script.
+    let flags = [renew.downgrade, notes, false, rotates, adopts];
+    begin(step, verb::RENEW, flags);
+    push_number(step, micros(renew.ttl));
+    push_short(step, renew.id.expose());
+    if !notes && !rotates {
         return;
     }
-    push_long(step, note.as_ref().map_or("", |note| note.as_str()));
-    let to = rotate.as_ref().map_or("", |rotate| rotate.to.expose());
-    push_short(step, to);
-    push_number(step, rotate.as_ref().map_or(0, |rotate| rotate.version));
+    push_long(step, note.map_or("", |note| note.as_str()));
+    push_short(step, rotate.map_or("", |rotate| rotate.to.expose()));
+    push_number(step, rotate.map_or(0, |rotate| rotate.version));
     if let Some(adopt) = adopt {
         push_client(step, adopt.inbox.as_ref(), &adopt.owner);
     }
 }
 
 fn pack_release(step: &mut Vec<u8>, release: &Release) {
-    let flags = sum([
-        (release.hand_off, flag::HAND_OFF),
-        (release.settled, flag::SETTLED),
-        (release.unused, flag::UNUSED),
-    ]);
-    step.extend_from_slice(&[verb::RELEASE, flags]);
+    let flags = [release.hand_off, release.settled, false, release.unused];
+    begin(step, verb::RELEASE, flags);
     push_short(step, release.id.expose());
 }
 
 fn pack_void(step: &mut Vec<u8>, void: &Void) {
-    let (flags, id, by) = match &void.whose {
-        Voided::Claim { id, released: true } => (flag::RELEASED, id.expose(), None),
-        Voided::Claim { id, .. } => (0, id.expose(), None),
-        Voided::Key { by } => (flag::KEY, "", Some(by)),
+    let (released, id, by) = match &void.whose {
+        Voided::Claim { id, released } => (*released, id.expose(), None),
+        Voided::Key { by } => (false, "", Some(by)),
     };
-    step.extend_from_slice(&[verb::VOID, flags]);
+    begin(step, verb::VOID, [released, by.is_some()]);
     push_number(step, void.up_to.get());
     push_short(step, id);
     if let Some(by) = by {

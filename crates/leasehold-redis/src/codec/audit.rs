@@ -111,7 +111,6 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
                 "choose another prefix for one of the two",
             ));
         }
-        Value::ServerError(error) => return Err(errors::of_server(&error)),
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
     };
     let noted = |fields: Vec<Vec<u8>>| {

@@ -95,7 +95,6 @@ pub(crate) fn look(value: Value) -> Result<Snapshot, StoreError> {
 pub(crate) fn read(value: Value) -> Result<(Record, StoreTime), StoreError> {
     let items = match value {
         Value::Array(items) => items,
-        Value::ServerError(error) => return Err(errors::of_server(&error)),
         other => return Err(unreadable(&other)),
     };
     let mut items = items.into_iter();

@@ -11,7 +11,6 @@ use crate::errors;
 pub(crate) fn read_reply(value: &Value) -> Result<(Reply, StoreTime), StoreError> {
     match value {
         Value::BulkString(bytes) => parse_reply(bytes).ok_or_else(|| unreadable(value)),
-        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(unreadable(other)),
     }
 }
@@ -71,7 +70,6 @@ pub(crate) fn read_replies(value: &Value, parts: usize) -> Result<AllReplies, St
                 Ok(Ok(replies))
             }
         },
-        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(unreadable(other)),
     }
 }
@@ -125,7 +123,11 @@ fn parse_reply(bytes: &[u8]) -> Option<(Reply, StoreTime)> {
     bytes.0.is_empty().then_some((reply, at))
 }
 
+/// Why an answer cannot be read: it is an error of the server, or something unknown.
 pub(crate) fn unreadable(value: &Value) -> StoreError {
+    if let Value::ServerError(error) = value {
+        return errors::of_server(error);
+    }
     let shape = shape(value);
     errors::corrupt(
         format!("the server sent an answer that leasehold does not understand: {shape}"),

@@ -52,7 +52,6 @@ impl AckPolicy {
                 .with_source(refused))
         };
         let (disk, replicas) = match answer {
-            Value::ServerError(error) => return unacknowledged(errors::of_server(error)),
             Value::Array(both) if self.disk && both.len() == 2 => {
                 (number(&both[0]).map(|disk| disk > 0), number(&both[1]))
             }

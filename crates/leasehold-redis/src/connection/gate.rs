@@ -91,7 +91,6 @@ pub(crate) fn read_left(value: &Value) -> Result<(Duration, u64), StoreError> {
     };
     match value {
         Value::BulkString(bytes) => left(bytes).ok_or_else(|| script::unreadable(value)),
-        Value::ServerError(error) => Err(errors::of_server(error)),
         other => Err(script::unreadable(other)),
     }
 }

@@ -206,7 +206,6 @@ pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, S
     for section in sections {
         match (section, text_of(section)) {
             (Value::ServerError(error), _) if is_forbidden(error) => {}
-            (Value::ServerError(error), _) => return Err(errors::of_server(error)),
             (_, Some(text)) => info.extend(fields(&text)),
             (_, None) => return Err(unreadable(section)),
         }

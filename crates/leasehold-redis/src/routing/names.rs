@@ -172,9 +172,6 @@ const START: &[u8] = b"0";
 
 /// One answer of `SCAN`: where to go on, and the names found.
 pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), StoreError> {
-    if let Value::ServerError(error) = answer {
-        return Err(errors::of_server(error));
-    }
     redis::from_redis_value_ref(answer).map_err(|_| unreadable(answer))
 }
 

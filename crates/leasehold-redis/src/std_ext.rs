@@ -18,10 +18,12 @@ pub(crate) fn fnv(bytes: &[u8]) -> u64 {
 pub(crate) struct BackgroundTask(Mutex<Option<AbortHandle>>);
 
 impl BackgroundTask {
-    /// Starts it on the current runtime, if there is one. The one before is left to itself.
+    /// Starts it on the current runtime, if there is one, in place of the one before.
     pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
-            *lock(&self.0) = Some(runtime.spawn(task).abort_handle());
+            let task = runtime.spawn(task).abort_handle();
+            let before = lock(&self.0).replace(task);
+            before.iter().for_each(AbortHandle::abort);
         }
     }
 
@@ -32,11 +34,8 @@ impl BackgroundTask {
 
     /// The same, unless it runs already: it ends with the runtime on which it was started.
     pub(crate) fn ensure(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = lock(&self.0);
-        if running.as_ref().is_none_or(AbortHandle::is_finished)
-            && let Ok(runtime) = Handle::try_current()
-        {
-            *running = Some(runtime.spawn(task).abort_handle());
+        if self.has_ended() {
+            self.start(task);
         }
     }
 }

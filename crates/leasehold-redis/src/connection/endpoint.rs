@@ -2,7 +2,6 @@
 //! that Sentinels name.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
@@ -25,10 +24,8 @@ pub(crate) struct Endpoint {
     /// The URL, without the password.
     pub(crate) redacted: String,
     place: Place,
-    /// Whether the server was found to be part of a cluster.
-    pub(super) cluster: AtomicBool,
     /// Whether it is reached as one node of a cluster.
-    of_cluster: bool,
+    pub(super) of_cluster: bool,
     /// The channel of pushes, to check at connect whether they are received.
     pub(super) channel: Option<String>,
     /// The set that it is a member of.
@@ -101,7 +98,6 @@ impl Endpoint {
             options: options.clone(),
             redacted: options.redacted_url(),
             place,
-            cluster: AtomicBool::new(false),
             of_cluster: false,
             channel: None,
             set: None,
@@ -129,11 +125,6 @@ impl Endpoint {
             Place::Sought(search) => Some(search),
             Place::Fixed(_) | Place::Any(_) => None,
         }
-    }
-
-    /// Whether the server was found to be part of a cluster.
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.of_cluster || self.cluster.load(Ordering::Acquire)
     }
 
     /// Opens a connection to where the locks are kept now.

@@ -24,6 +24,8 @@ use crate::errors;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Server {
     pub(crate) is_primary: bool,
+    /// Whether it is part of a cluster.
+    pub(super) in_cluster: bool,
     /// Another each time the server is started.
     pub(crate) run_id: String,
     /// What must be acknowledged, if anything must.
@@ -89,7 +91,7 @@ impl Handshake {
         let field = |name: &str| info.get(name).map_or("", String::as_str);
         let (url, options) = (&endpoint.redacted, &endpoint.options);
         let cluster = field("cluster_enabled");
-        endpoint.cluster.store(cluster == "1", Ordering::Release);
+        let in_cluster = endpoint.of_cluster || cluster == "1";
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
             return Err(errors::loading(&self.target.address));
@@ -97,7 +99,7 @@ impl Handshake {
         let is_primary = is_primary(field("role"))?;
         // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
         // itself who has the key; others connect to what they name.
-        let alone = endpoint.search().is_none() && !endpoint.is_cluster();
+        let alone = endpoint.search().is_none() && !in_cluster;
         if !is_primary && field("slave_read_only") != "0" && alone {
             return Err(errors::read_only());
         }
@@ -108,23 +110,24 @@ impl Handshake {
         rights.counts &= cluster == "0";
         warn_of_eviction(field("maxmemory"), field("maxmemory_policy"), url);
         let run_id = field("run_id").to_owned();
-        check_needs(endpoint, &run_id, field("role"))?;
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));
-        if let Some(ack) = ack.filter(|_| is_primary) {
-            ack.probe(socket, info).await?;
-        }
         let quarantine = || options.restart.quarantine().map(|it| it.terms());
         let terms = endpoint.set.clone().or_else(quarantine);
         let gate = terms.map(|terms| Gate::new(&options.prefix, &run_id, &terms));
         let server = Server {
             is_primary,
+            in_cluster,
             gate,
             run_id,
             ack,
             named: None,
             rights,
         };
+        check_needs(endpoint, &server, field("role"))?;
+        if let Some(ack) = ack.filter(|_| is_primary) {
+            ack.probe(socket, info).await?;
+        }
         Ok(Opened {
             handshake: self,
             server,
@@ -134,10 +137,10 @@ impl Handshake {
 
 /// Refuses a server that does not have what the options of this client rest on: the run id tells
 /// one process from the next.
-fn check_needs(endpoint: &Endpoint, run_id: &str, role: &str) -> Result<(), StoreError> {
-    let options = &endpoint.options;
+fn check_needs(endpoint: &Endpoint, server: &Server, role: &str) -> Result<(), StoreError> {
+    let (options, run_id) = (&endpoint.options, &server.run_id);
     let quarantine = options.restart.quarantine().is_some();
-    if quarantine && endpoint.is_cluster() {
+    if quarantine && server.in_cluster {
         return Err(errors::unsupported(
             "restart=quarantine does not work with this server: it is a node of a cluster",
             "leave out restart; docs/stores/cluster.md says what a fail-over can lose",

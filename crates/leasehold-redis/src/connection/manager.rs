@@ -1,7 +1,7 @@
 //! The connection manager of a store: connects, reconnects, and reports losses.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
@@ -29,7 +29,7 @@ type State = Result<Arc<Connection>, Option<StoreError>>;
 /// What the store, its connection and its tasks share.
 pub(crate) struct ConnectionManager {
     pub(crate) endpoint: Endpoint,
-    observer: Option<Observer>,
+    on_loss: Option<OnLoss>,
     pub(crate) inbox: Arc<OwnInbox>,
     pub(super) channel: String,
     state: watch::Sender<State>,
@@ -38,8 +38,6 @@ pub(crate) struct ConnectionManager {
     /// The last epoch. Held by who subscribes, or ends that.
     pub(super) subscribing: tokio::sync::Mutex<u64>,
     reconnecting: BackgroundTask,
-    /// How many tasks have begun to connect: the last one goes on.
-    begun: AtomicU64,
     /// Whether there was a connection before: pushes in between are lost.
     stood: AtomicBool,
     /// Whether this client has asked for locks, and not only looked.
@@ -50,47 +48,35 @@ pub(crate) struct ConnectionManager {
     looking_out: BackgroundTask,
 }
 
-/// Called on the connection's own task: `true` when it is connected, `false` when it is lost.
-pub(crate) type Observer = Box<dyn Fn(bool) + Send + Sync>;
+/// Called when the connection is lost, on its own task.
+pub(crate) type OnLoss = Box<dyn Fn() + Send + Sync>;
 
 impl ConnectionManager {
-    /// Opens the connection.
-    pub(crate) async fn open(
-        endpoint: Endpoint,
-        observer: Option<Observer>,
-    ) -> Result<Arc<Self>, StoreError> {
-        let shared = Self::start(endpoint, observer);
-        shared.first_try().await?;
-        Ok(shared)
-    }
-
     /// Opens the connection in the background, however long that takes.
-    pub(crate) fn start(endpoint: Endpoint, observer: Option<Observer>) -> Arc<Self> {
-        Self::start_as(Arc::new(OwnInbox::random()), endpoint, observer)
+    pub(crate) fn start(endpoint: Endpoint) -> Arc<Self> {
+        let inbox = OwnInbox::random();
+        let channel = inbox.channel(&endpoint.options.prefix);
+        Self::start_as(Arc::new(inbox), endpoint.hearing(&channel), false, None)
     }
 
-    /// The same with this inbox.
+    /// The same for a cluster, whose inbox this is. `stood`: even the first connection is one of
+    /// which pushes may have been lost.
     pub(crate) fn start_as(
         inbox: Arc<OwnInbox>,
         endpoint: Endpoint,
-        observer: Option<Observer>,
+        stood: bool,
+        on_loss: Option<OnLoss>,
     ) -> Arc<Self> {
-        let channel = inbox.channel(&endpoint.options.prefix);
         let shared = Arc::new(Self {
-            endpoint: match observer {
-                None => endpoint.hearing(&channel),
-                // A node of a cluster is watched, and heard elsewhere.
-                Some(_) => endpoint,
-            },
-            channel,
+            channel: inbox.channel(&endpoint.options.prefix),
+            endpoint,
             inbox,
-            observer,
+            on_loss,
             state: watch::Sender::new(Err(None)),
             abandoned: Arc::default(),
             subscribing: tokio::sync::Mutex::default(),
             reconnecting: BackgroundTask::default(),
-            begun: AtomicU64::new(0),
-            stood: AtomicBool::new(false),
+            stood: AtomicBool::new(stood),
             claims: AtomicBool::new(false),
             named: Arc::default(),
             looking_out: BackgroundTask::default(),
@@ -184,7 +170,11 @@ impl ConnectionManager {
         });
         let opened = self.endpoint.connect(Some(hearing)).await?;
         let wire = Connection::start(opened, &self.endpoint, link);
-        self.inbox.decide(wire.server.rights.push());
+        // The nodes of a cluster are heard elsewhere.
+        let hears = !self.endpoint.of_cluster;
+        if hears {
+            self.inbox.decide(wire.server.rights.push());
+        }
         if let Some(writer) = &wire.acked_writer {
             writer.open(&wire).await?;
         }
@@ -193,7 +183,7 @@ impl ConnectionManager {
             let starts = self.claims.load(Ordering::Relaxed);
             gate.touch(&wire, starts).await?;
         }
-        if self.inbox.sink().is_some() {
+        if hears && self.inbox.sink().is_some() {
             self.subscribe(&wire).await?;
         }
         Ok(wire)
@@ -207,7 +197,6 @@ impl ConnectionManager {
             let looking = primary::look_out(Arc::clone(search), Arc::downgrade(self));
             self.looking_out.ensure(looking);
         }
-        self.tell(true);
         if self.stood.swap(true, Ordering::AcqRel) {
             self.inbox.push(Push::Reset);
         }
@@ -228,14 +217,10 @@ impl ConnectionManager {
         });
         if was_current {
             tracing::debug!(url = %self.endpoint.redacted, "lost the connection");
-            self.tell(false);
             self.inbox.push(Push::Disconnected);
+            self.on_loss.iter().for_each(|on_loss| on_loss());
             self.find_again(FIRST_PAUSE);
         }
-    }
-
-    fn tell(&self, up: bool) {
-        self.observer.iter().for_each(|observer| observer(up));
     }
 
     /// Connects in the background, after pauses that begin with `first` and end
@@ -244,7 +229,6 @@ impl ConnectionManager {
         let link = Arc::downgrade(self);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, random_u64());
         let named = Arc::clone(&self.named);
-        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         self.reconnecting.start(async move {
             let mut pause = first;
             loop {
@@ -254,12 +238,10 @@ impl ConnectionManager {
                 }
                 let Some(link) = link.upgrade() else { return };
                 // Who has lost the connection and who finds none may begin at the same time.
-                let goes_on = || link.begun.load(Ordering::Acquire) == number && !link.is_up();
-                if !goes_on() {
+                if link.is_up() {
                     return;
                 }
                 match link.connect().await {
-                    _ if !goes_on() => return,
                     Ok(wire) => return link.publish(wire),
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");

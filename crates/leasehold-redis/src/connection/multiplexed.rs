@@ -70,7 +70,7 @@ impl Connection {
             last: format!("{}last", options.prefix),
             retention: options.retention,
             audit: options.audit.map(|it| Audit::new(&options.prefix, it)),
-            parted: AtomicBool::new(endpoint.is_cluster() || endpoint.set.is_some()),
+            parted: AtomicBool::new(opened.server.in_cluster || endpoint.set.is_some()),
             is_member: endpoint.set.is_some(),
             socket: opened.handshake.socket,
             acked_writer: opened.server.ack.map(AckedWriter::new),

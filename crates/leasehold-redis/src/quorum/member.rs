@@ -31,7 +31,7 @@ impl Member {
     /// Starts to reach for the server, in the background until it is reached or
     /// nobody wants it any more.
     pub(super) fn start(options: &RedisOptions, terms: &SetTerms) -> Result<Self, StoreError> {
-        let shared = ConnectionManager::start(Endpoint::new(options)?.of_set(terms), None);
+        let shared = ConnectionManager::start(Endpoint::new(options)?.of_set(terms));
         let route = Route::One(Arc::clone(&shared));
         Ok(Self {
             name: address(options),

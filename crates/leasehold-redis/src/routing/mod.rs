@@ -29,7 +29,9 @@ impl Route {
     /// Opens the connection.
     pub(crate) async fn open(endpoint: Endpoint) -> Result<Self, StoreError> {
         check_runtime()?;
-        Ok(Self::One(ConnectionManager::open(endpoint, None).await?))
+        let shared = ConnectionManager::start(endpoint);
+        shared.first_try().await?;
+        Ok(Self::One(shared))
     }
 
     /// Asks the nodes that are named for the others.

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use leasehold_store::{Push, StoreError};
 
 use super::Cluster;
 use super::topology::Topology;
 use crate::connection::address::Address;
-use crate::connection::manager::{ConnectionManager, Observer};
+use crate::connection::endpoint::Endpoint;
+use crate::connection::manager::{ConnectionManager, OnLoss};
 use crate::options::RedisOptions;
 use crate::std_ext::lock;
 
@@ -66,29 +67,23 @@ impl Cluster {
             return Ok(Arc::clone(link));
         }
         let endpoint = self.endpoint(address)?;
-        let start = || ConnectionManager::start(endpoint, Some(self.observer(false)));
+        let start = || self.start(endpoint, false);
         let mut map = lock(&self.map);
         let link = map.links.entry(address.clone()).or_insert_with(start);
         Ok(Arc::clone(link))
     }
 
-    /// Sees to it that a connection which comes back, or which is `new` with what
-    /// its node took over from another, makes every claim ask where it stands.
-    pub(super) fn observer(self: &Arc<Self>, new: bool) -> Observer {
+    /// Connects to a node. A connection which comes back, or which is `new` with what its node took
+    /// over from another, makes every claim ask where it stands.
+    pub(super) fn start(self: &Arc<Self>, endpoint: Endpoint, new: bool) -> Arc<ConnectionManager> {
+        let inbox = Arc::clone(&self.inbox);
+        ConnectionManager::start_as(inbox, endpoint, new, Some(self.on_loss()))
+    }
+
+    /// Looks at the map again.
+    pub(super) fn on_loss(self: &Arc<Self>) -> OnLoss {
         let cluster = Arc::downgrade(self);
-        let again = AtomicBool::new(new);
-        Box::new(move |up| {
-            let Some(cluster) = cluster.upgrade() else {
-                return;
-            };
-            if !up {
-                again.store(true, Ordering::Release);
-                cluster.inbox.push(Push::Disconnected);
-                cluster.refresh();
-            } else if again.swap(true, Ordering::AcqRel) {
-                cluster.inbox.push(Push::Reset);
-            }
-        })
+        Box::new(move || cluster.upgrade().iter().for_each(Self::refresh))
     }
 
     /// A node says that `slot` has moved.
@@ -134,8 +129,7 @@ impl Cluster {
             drop(map);
             self.inbox.push(Push::Reset);
         } else if let Ok(endpoint) = self.endpoint(&node) {
-            let link = ConnectionManager::start(endpoint, Some(self.observer(true)));
-            map.links.insert(node, link);
+            map.links.insert(node, self.start(endpoint, true));
         }
     }
 }

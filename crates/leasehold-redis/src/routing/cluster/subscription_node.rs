@@ -63,11 +63,9 @@ impl Cluster {
             // Those who wait ask.
             return Ok(subscription);
         }
-        let weak = Arc::downgrade(self);
-        let (found, lost) = (weak.clone(), weak);
-        let tried = AtomicBool::new(false);
+        let (weak, tried) = (Arc::downgrade(self), AtomicBool::new(false));
         let nodes = move || {
-            let Some(cluster) = found.upgrade() else {
+            let Some(cluster) = weak.upgrade() else {
                 return Vec::new();
             };
             if tried.swap(true, Ordering::AcqRel) {
@@ -76,16 +74,11 @@ impl Cluster {
             }
             cluster.in_turn(cluster.primaries())
         };
-        let observer = move |up: bool| {
-            if let (false, Some(cluster)) = (up, lost.upgrade()) {
-                cluster.refresh();
-            }
-        };
         let any = self.options.at(&Address::new("", 0));
         let endpoint = Endpoint::any(&any, nodes, &self.common);
         let inbox = Arc::clone(&self.inbox);
         // Its inbox is open, so it subscribes whenever it connects.
-        let link = ConnectionManager::start_as(inbox, endpoint, Some(Box::new(observer)));
+        let link = ConnectionManager::start_as(inbox, endpoint, false, Some(self.on_loss()));
         *lock(&self.home) = Some(Arc::clone(&link));
         subscription
             .looks_after

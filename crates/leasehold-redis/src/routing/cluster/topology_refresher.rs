@@ -46,12 +46,13 @@ impl Cluster {
         let found = first_answer(seeds, |seed| async move {
             let channel = self.inbox.channel(&self.options.node.prefix);
             let endpoint = self.endpoint(&seed)?.hearing(&channel);
-            let link = ConnectionManager::open(endpoint, Some(self.observer(false))).await?;
-            let topology = self.ask(&link, &seed).await?;
-            Ok((seed, link, topology))
+            let link = self.start(endpoint, false);
+            link.first_try().await?;
+            let hears = link.connection().await?.server.rights.push();
+            Ok((self.ask(&link, &seed).await?, seed, link, hears))
         });
-        let (seed, link, topology) = found.await?;
-        self.inbox.decide(link.inbox.hears());
+        let (topology, seed, link, hears) = found.await?;
+        self.inbox.decide(hears);
         if topology.primaries().contains(&seed) {
             lock(&self.map).links.insert(seed, link);
         }

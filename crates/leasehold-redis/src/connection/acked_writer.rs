@@ -94,7 +94,7 @@ impl AckedWriter {
         claims: &[&ClaimId],
     ) -> Outcome {
         let link = wire.link().ok_or_else(broken)?;
-        let (claim, guard) = link.abandoned.begin(claims);
+        let (_claim, guard) = link.abandoned.begin(claims);
         let (answer, answered) = oneshot::channel();
         if let Some(sender) = self.push((command, guard, answer)) {
             wire.runtime.spawn(run(Arc::clone(wire), sender));
@@ -102,14 +102,11 @@ impl AckedWriter {
         tokio::select! {
             biased;
             () = wire.socket.signals.died() => Err(broken()),
-            outcome = answered => {
-                claim.answered();
-                outcome.unwrap_or_else(|_| {
-                    // Its runtime has ended, and that of the connection with it.
-                    wire.leave();
-                    Err(broken())
-                })
-            }
+            outcome = answered => outcome.unwrap_or_else(|_| {
+                // Its runtime has ended, and that of the connection with it.
+                wire.leave();
+                Err(broken())
+            }),
         }
     }
 }
@@ -204,10 +201,12 @@ async fn turn(connection: Socket, mut jobs: Vec<Job>, policy: AckPolicy) -> Opti
     if jobs.is_empty() {
         return Some(connection);
     }
-    // The guards are kept until all is answered.
-    let (commands, _guards, answers): (Vec<_>, Vec<_>, Vec<_>) = jobs.into_iter().collect();
+    let (commands, guards, answers): (Vec<_>, Vec<_>, Vec<_>) = jobs.into_iter().collect();
     let wait = policy.command();
-    match connection.ask_all(commands.iter().chain([&wait])).await {
+    let answered = connection.ask_all(commands.iter().chain([&wait])).await;
+    // Kept until all is answered: who has an answer has given nothing up.
+    drop(guards);
+    match answered {
         Ok(mut values) => {
             let waited = values.pop().unwrap_or(Value::Nil);
             for (answer, value) in answers.into_iter().zip(values) {

@@ -14,40 +14,35 @@ use crate::std_ext::lock;
 
 /// What was given up while it was on its way, and has not arrived yet.
 #[derive(Default)]
-pub(crate) struct AbandonedRequests(Mutex<Vec<GivenUp>>);
+pub(crate) struct AbandonedRequests(Mutex<Vec<Request>>);
 
-struct GivenUp {
-    claims: Vec<ClaimId>,
-    landed: watch::Receiver<()>,
-}
+/// A request for these claims, which has landed once the other end of the channel is gone.
+type Request = (Vec<ClaimId>, watch::Receiver<()>);
 
 /// Kept beside a request until it was answered or cannot be carried out any more.
-pub(crate) struct CompletionGuard {
-    _landed: watch::Sender<()>,
-}
+pub(crate) type CompletionGuard = watch::Sender<()>;
 
 /// Kept by who waits for the answer.
 pub(crate) struct InFlightClaim {
     flights: Arc<AbandonedRequests>,
-    given_up: Option<GivenUp>,
+    request: Request,
 }
 
 impl AbandonedRequests {
-    fn lock(&self) -> MutexGuard<'_, Vec<GivenUp>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Request>> {
         let mut all = lock(&self.0);
-        all.retain(|it| it.landed.has_changed().is_ok());
+        all.retain(|(_, landed)| landed.has_changed().is_ok());
         all
     }
 
     /// A request for these claims begins.
     pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (InFlightClaim, CompletionGuard) {
-        let (landing, landed) = watch::channel(());
-        let claims = claims.iter().copied().cloned().collect();
+        let (guard, landed) = watch::channel(());
         let flight = InFlightClaim {
             flights: Arc::clone(self),
-            given_up: Some(GivenUp { claims, landed }),
+            request: (claims.iter().copied().cloned().collect(), landed),
         };
-        (flight, CompletionGuard { _landed: landing })
+        (flight, guard)
     }
 
     /// Waits until nothing that was given up is on its way for this claim.
@@ -55,8 +50,8 @@ impl AbandonedRequests {
         let under_way: Vec<_> = self
             .lock()
             .iter()
-            .filter(|it| it.claims.contains(claim))
-            .map(|it| it.landed.clone())
+            .filter(|(claims, _)| claims.contains(claim))
+            .map(|(_, landed)| landed.clone())
             .collect();
         for mut landed in under_way {
             // Nothing is ever sent: it ends with the landing.
@@ -65,16 +60,12 @@ impl AbandonedRequests {
     }
 }
 
-impl InFlightClaim {
-    /// The answer has come.
-    pub(crate) fn answered(mut self) {
-        self.given_up = None;
-    }
-}
-
 impl Drop for InFlightClaim {
     fn drop(&mut self) {
-        if let Some(given_up) = self.given_up.take() {
+        let (claims, landed) = &mut self.request;
+        // Otherwise the answer has come.
+        if landed.has_changed().is_ok() {
+            let given_up = (std::mem::take(claims), landed.clone());
             self.flights.lock().push(given_up);
         }
     }
@@ -101,8 +92,9 @@ mod tests {
         assert!(flights.lock().is_empty());
 
         let (claim, guard) = flights.begin(&[&a]);
-        claim.answered();
-        assert!(flights.landed(&a).now_or_never().is_some());
         drop(guard);
+        drop(claim);
+        assert!(lock(&flights.0).is_empty(), "answered");
+        assert!(flights.landed(&a).now_or_never().is_some());
     }
 }

@@ -104,38 +104,33 @@ pub(crate) async fn send(
     delivery: Delivery<'_>,
     request: &Request<'_>,
 ) -> Result<Sent, StoreError> {
-    let mut relied = 0;
-    loop {
+    for _ in 0..=RELIES {
         let loads = wire.loads.load(Ordering::Acquire);
         let sent = send_as(wire, delivery, request, false).await?;
         if !matches!(&sent.0, Value::ServerError(error) if error.code() == "NOSCRIPT") {
             return Ok(sent);
         }
-        let relies = (relied < RELIES).then_some(loads);
         // What is seldom needed does not make every request larger.
-        if let Some(sent) = Box::pin(send_in_full(wire, delivery, request, relies)).await? {
+        if let Some(sent) = Box::pin(send_in_full(wire, delivery, request, loads)).await? {
             return Ok(sent);
         }
-        relied += 1;
     }
+    Box::pin(send_as(wire, delivery, request, true)).await
 }
 
 /// Sends the script in full; `None`: it is to be sent by hash again. All requests under way find
-/// out at once that the server does not know it, and one of them is enough to tell it: with
-/// `loads`, they take turns, and nothing is sent if there have been more loads since.
+/// out at once that the server does not know it, and one of them is enough to tell it: they take
+/// turns, and nothing is sent if there have been more `loads` since.
 async fn send_in_full(
     wire: &Arc<Connection>,
     delivery: Delivery<'_>,
     request: &Request<'_>,
-    loads: Option<u64>,
+    loads: u64,
 ) -> Result<Option<Sent>, StoreError> {
     let is_acknowledged =
         wire.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
-    let _turn = match loads {
-        Some(_) => Some(wire.loading[usize::from(is_acknowledged)].lock().await),
-        None => None,
-    };
-    if loads.is_some_and(|loads| wire.loads.load(Ordering::Acquire) != loads) {
+    let _turn = wire.loading[usize::from(is_acknowledged)].lock().await;
+    if wire.loads.load(Ordering::Acquire) != loads {
         return Ok(None);
     }
     let sent = send_as(wire, delivery, request, true).await;

@@ -18,6 +18,8 @@
 //!             before; k who broke the key, as in a body
 //! ```
 
+use std::collections::BTreeMap;
+
 use leasehold_core::{Arrival, AuditEntry, AuditEvent, AuditedHold, Key, StoreTime, Token};
 use leasehold_store::fork::Lazy;
 use leasehold_store::{AuditLimit, AuditRecord, StoreError};
@@ -81,19 +83,14 @@ pub(crate) fn log_beside(log: &str, key: &str) -> String {
 
 /// For each slot the least number that lies in it.
 static TAGS: Lazy<Vec<u32>> = Lazy::new(|| {
-    let mut tags = vec![None; usize::from(SLOTS)];
-    let mut missing = tags.len();
-    for number in 0.. {
-        let tag = &mut tags[usize::from(slots::slot_of(&number.to_string()))];
-        if tag.is_none() {
-            *tag = Some(number);
-            missing -= 1;
-        }
-        if missing == 0 {
-            break;
-        }
+    let mut tags = BTreeMap::new();
+    let mut number = 0;
+    while tags.len() < usize::from(SLOTS) {
+        let slot = slots::slot_of(&number.to_string());
+        tags.entry(slot).or_insert(number);
+        number += 1;
     }
-    tags.into_iter().flatten().collect()
+    tags.into_values().collect()
 });
 
 /// How many entries of a stream one answer has at most.

@@ -66,20 +66,9 @@ impl Search {
         lock(&self.order).clone()
     }
 
-    /// This one is asked first from now on.
-    fn prefer(&self, node: &Address) {
-        let mut order = lock(&self.order);
-        if let Some(at) = order.iter().position(|other| other == node) {
-            order[..=at].rotate_right(1);
-        }
-    }
-
-    /// This one is asked last from now on.
-    fn put_last(&self, node: &Address) {
-        let mut order = lock(&self.order);
-        if let Some(at) = order.iter().position(|other| other == node) {
-            order[at..].rotate_left(1);
-        }
+    /// This one is asked first from now on, or last.
+    fn rank(&self, node: &Address, first: bool) {
+        lock(&self.order).sort_by_key(|other| (other == node) != first);
     }
 
     /// Whether another has named a primary of a later fail-over already: then
@@ -116,24 +105,17 @@ impl Search {
         let (mut tried, mut behind) = (Vec::new(), Vec::new());
         let order = self.order();
         for node in &order {
-            let named = match self.ask(node).await {
-                Ok(Ok(named)) => named,
-                Ok(Err(names)) => {
-                    failures.unknown(node, names);
-                    continue;
+            match self.ask(node).await {
+                Err(error) => failures.failed(node, error),
+                Ok(Err(names)) => failures.unknown(node, names),
+                Ok(Ok(named)) if self.is_stale(&named) => {
+                    failures.named(node, &named.primary, sentinel::behind());
+                    behind.push(named);
                 }
-                Err(error) => {
-                    failures.failed(node, error);
-                    continue;
-                }
-            };
-            if self.is_stale(&named) {
-                failures.named(node, &named.primary, sentinel::behind());
-                behind.push(named);
-            } else if !tried.contains(&named.primary) {
-                match self.open(endpoint, &named, hearing.clone()).await {
+                Ok(Ok(named)) if tried.contains(&named.primary) => {}
+                Ok(Ok(named)) => match self.open(endpoint, &named, hearing.clone()).await {
                     Ok(opened) => {
-                        self.prefer(node);
+                        self.rank(node, true);
                         return Ok(opened);
                     }
                     Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -141,7 +123,7 @@ impl Search {
                         tried.push(named.primary);
                     }
                     Err(error) => return Err(error),
-                }
+                },
             }
         }
         // If not a single one is up to date, they were set up anew.
@@ -197,14 +179,13 @@ impl Search {
 
     /// How Sentinels are reached, and who logs in there.
     pub(super) fn of_sentinels(&self) -> RedisOptions {
-        let Sentinels {
-            username, password, ..
-        } = &self.sentinels;
+        let sentinels = self.sentinels.clone();
         let mut options = self.options.clone();
         options.db = 0;
         let patience = self.patience_with_sentinel();
         (options.connect_timeout, options.response_timeout) = (patience, patience);
-        options.access.set_login(username.clone(), password.clone());
+        let access = &mut options.access;
+        access.set_login(sentinels.username, sentinels.password);
         options
     }
 
@@ -254,7 +235,7 @@ pub(crate) async fn look_out(search: Arc<Search>, link: Weak<ConnectionManager>)
                 return;
             };
             tracing::debug!(sentinel = %node, %error, "cannot listen to the Sentinel");
-            search.put_last(&node);
+            search.rank(&node, false);
         }
         sleep(PAUSE).await;
     }
@@ -288,14 +269,14 @@ mod tests {
     fn who_answers_is_asked_first() {
         let search = search();
         let node = |name: &str| Address::new(name, 26379);
-        search.prefer(&node("c"));
+        search.rank(&node("c"), true);
         assert_eq!(first_letters(&search), "cab");
-        search.prefer(&node("c"));
-        search.put_last(&node("a"));
+        search.rank(&node("c"), true);
+        search.rank(&node("a"), false);
         assert_eq!(first_letters(&search), "cba");
-        search.put_last(&node("c"));
+        search.rank(&node("c"), false);
         assert_eq!(first_letters(&search), "bac");
-        search.prefer(&node("unknown"));
+        search.rank(&node("unknown"), true);
         assert_eq!(first_letters(&search), "bac");
     }
 

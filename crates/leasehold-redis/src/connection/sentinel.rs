@@ -30,11 +30,8 @@ pub(super) async fn ask(
     master: &str,
     limit: Duration,
 ) -> Result<Answered, StoreError> {
-    let sentinel = |what: &[&str]| {
-        let mut command = redis::cmd("SENTINEL");
-        command.arg(what);
-        command
-    };
+    let sentinel = |what: &[&str]| redis::cmd("SENTINEL").arg(what).to_owned();
+    let is_unknown = |said: &str| said.contains("unknown command");
     // The epoch first: with a fail-over in between, a new primary has the old epoch. The other way
     // round the old one would have the new epoch, and would be kept.
     let questions = [
@@ -50,23 +47,16 @@ pub(super) async fn ask(
     };
     match whom {
         Value::Nil => {
-            let known = timeout(limit, connection.ask(&sentinel(&["MASTERS"]))).await;
-            // None where it does not say.
-            let known = match known {
+            let known = match timeout(limit, connection.ask(&sentinel(&["MASTERS"]))).await {
                 Ok(Ok(Value::Array(known))) => known,
+                // It does not say.
                 _ => Vec::new(),
             };
             let names = known.iter().filter_map(|master| field(master, "name"));
             Ok(Err(names.collect()))
         }
         // It is no Sentinel.
-        Value::ServerError(error)
-            if error
-                .details()
-                .is_some_and(|said| said.contains("unknown command")) =>
-        {
-            Err(odd())
-        }
+        Value::ServerError(error) if error.details().is_some_and(is_unknown) => Err(odd()),
         Value::ServerError(error) => Err(errors::of_server(error)),
         whom => Ok(Ok(Named {
             primary: read_address(whom).ok_or_else(odd)?,
@@ -126,15 +116,11 @@ impl Failures {
         // Waiting does not cure it if nobody lets us in.
         let is_refusal = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
         let refused = self.errors.len() == self.said.len() && self.errors.iter().all(is_refusal);
-        let kind = match refused {
-            true => ErrorKind::Refused,
-            false => ErrorKind::Unavailable,
-        };
         let said = self.said.join("; ");
-        let error = StoreError::new(kind, format!("cannot find the primary {master:?}: {said}"));
+        let message = format!("cannot find the primary {master:?}: {said}");
         let error = match refused {
-            true => error.with_hint_of(last),
-            false => error.with_hint(
+            true => StoreError::new(ErrorKind::Refused, message).with_hint_of(last),
+            false => errors::unavailable(message).with_hint(
                 "check that the Sentinels and the primary are running and reachable from this host",
             ),
         };

@@ -227,12 +227,10 @@ fn parse_start(bytes: &mut Bytes<'_>) -> Option<(Record, u8)> {
 
 fn parse_released(record: &mut Record, bytes: &mut Bytes<'_>, count: u8) -> Option<()> {
     for _ in 0..count {
-        let (forget, rotated) = (bytes.time()?, bytes.u8()? == 1);
-        let id = bytes.id()?;
         record.released.push(Tombstone {
-            id,
-            forget,
-            rotated,
+            forget: bytes.time()?,
+            rotated: bytes.u8()? == 1,
+            id: bytes.id()?,
         });
     }
     Some(())

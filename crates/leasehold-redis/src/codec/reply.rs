@@ -24,10 +24,8 @@ pub(crate) fn each_reply(value: Value) -> Result<Vec<Value>, Value> {
         Value::Array(values) => Ok(values),
         Value::BulkString(bytes) => {
             let (mut values, mut rest) = (Vec::with_capacity(16), Bytes(&bytes));
-            while let Some(reply) = rest
-                .0
-                .first()
-                .and_then(|kind| rest.take(size_of_reply(*kind)))
+            while let Some(kind) = rest.0.first()
+                && let Some(reply) = rest.take(size_of_reply(*kind))
             {
                 values.push(Value::BulkString(reply.to_vec()));
             }

@@ -93,7 +93,7 @@ impl AckedWriter {
         command: Cmd,
         claims: &[&ClaimId],
     ) -> Outcome {
-        let link = wire.link().ok_or_else(broken)?;
+        let link = wire.link.upgrade().ok_or_else(broken)?;
         let (_claim, guard) = link.abandoned.begin(claims);
         let (answer, answered) = oneshot::channel();
         if let Some(sender) = self.push((command, guard, answer)) {
@@ -149,19 +149,7 @@ async fn run(wire: Arc<Connection>, mut sender: Sender) {
     };
     let mut connection = None;
     while let Some(jobs) = sender.take() {
-        let opened = match connection.take().or_else(|| kept(&writer.idle)) {
-            Some(connection) => Ok(connection),
-            None => open(&wire, writer.policy).await,
-        };
-        match opened {
-            Ok(opened) => connection = turn(opened, jobs, writer.policy).await,
-            Err(error) => {
-                for (.., answer) in jobs {
-                    // A caller that has left does not mind.
-                    let _ = answer.send(Err(error.clone()));
-                }
-            }
-        }
+        connection = turn(&wire, writer, connection, jobs).await;
     }
     if let Some(connection) = connection {
         writer.idle.put(connection);
@@ -176,7 +164,7 @@ fn kept(idle: &Idle<Socket>) -> Option<Socket> {
 /// Opens a further connection to the same process of the server, on which nothing is heard, and answers
 /// take as long as an acknowledgement may.
 async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError> {
-    let link = wire.link().ok_or_else(broken)?;
+    let link = wire.link.upgrade().ok_or_else(broken)?;
     let endpoint = &link.endpoint;
     let opened = match (endpoint.search(), &wire.server.named) {
         (Some(search), Some(named)) => search.open(endpoint, named, None).await,
@@ -195,27 +183,40 @@ async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError
 
 /// Writes, and waits for the acknowledgement. Gives the connection back unless
 /// it is broken.
-async fn turn(connection: Socket, mut jobs: Vec<Job>, policy: AckPolicy) -> Option<Socket> {
+async fn turn(
+    wire: &Connection,
+    writer: &AckedWriter,
+    connection: Option<Socket>,
+    mut jobs: Vec<Job>,
+) -> Option<Socket> {
+    let opened = match connection.or_else(|| kept(&writer.idle)) {
+        Some(connection) => Ok(connection),
+        None => open(wire, writer.policy).await,
+    };
     // What was given up while the connection was opened is not sent.
     jobs.retain(|(.., answer)| !answer.is_closed());
-    if jobs.is_empty() {
-        return Some(connection);
-    }
     let (commands, guards, answers): (Vec<_>, Vec<_>, Vec<_>) = jobs.into_iter().collect();
-    let wait = policy.command();
-    let answered = connection.ask_all(commands.iter().chain([&wait])).await;
+    let wait = writer.policy.command();
+    let answered = match &opened {
+        Ok(_) if commands.is_empty() => return opened.ok(),
+        Ok(connection) => {
+            let answered = connection.ask_all(commands.iter().chain([&wait])).await;
+            answered.map_err(errors::of_connection)
+        }
+        Err(error) => Err(error.clone()),
+    };
     // Kept until all is answered: who has an answer has given nothing up.
     drop(guards);
+    // A caller that has left does not mind.
     match answered {
         Ok(mut values) => {
             let waited = values.pop().unwrap_or(Value::Nil);
             for (answer, value) in answers.into_iter().zip(values) {
-                let _ = answer.send(Ok((value, policy.read(&waited))));
+                let _ = answer.send(Ok((value, writer.policy.read(&waited))));
             }
-            Some(connection)
+            opened.ok()
         }
         Err(error) => {
-            let error = errors::of_connection(error);
             for answer in answers {
                 let _ = answer.send(Err(error.clone()));
             }

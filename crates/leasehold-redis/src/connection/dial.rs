@@ -40,18 +40,16 @@ pub(super) async fn dial(
 async fn login(socket: &Socket, target: &Target, resp3: bool) -> RedisResult<()> {
     let login = &target.login;
     let mut greeting = redis::pipe();
-    match (resp3, login.password()) {
-        (true, Some(password)) => {
-            let user = login.username().unwrap_or("default");
-            let hello = greeting.cmd("HELLO").arg(3);
-            hello.arg("AUTH").arg(user).arg(password);
-        }
-        (true, None) => _ = greeting.cmd("HELLO").arg(3),
-        (false, Some(password)) => {
-            let auth = greeting.cmd("AUTH");
-            auth.arg(login.username()).arg(password);
-        }
-        (false, None) => {}
+    if resp3 {
+        greeting.cmd("HELLO").arg(3);
+    }
+    if let Some(password) = login.password() {
+        let user = login.username();
+        match resp3 {
+            true => greeting.arg("AUTH").arg(user.unwrap_or("default")),
+            false => greeting.cmd("AUTH").arg(user),
+        };
+        greeting.arg(password);
     }
     if login.db() != 0 {
         greeting.cmd("SELECT").arg(login.db());
@@ -146,26 +144,23 @@ where
     let mut asked = FuturesUnordered::new();
     let mut failed: Option<StoreError> = None;
     loop {
-        if let Some(node) = nodes.next() {
-            asked.push(ask(node));
-        }
+        asked.extend(nodes.next().map(&ask));
         // The last one is waited for.
         let limit = match nodes.len() {
             0 => Duration::MAX,
             _ => HEDGE,
         };
-        let Ok(answer) = timeout(limit, asked.next()).await else {
-            continue;
-        };
-        match answer {
-            Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => {
+        match timeout(limit, asked.next()).await {
+            // It takes long.
+            Err(_) => {}
+            Ok(Some(Ok(answer))) => return Ok(answer),
+            Ok(Some(Err(error))) => {
                 let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
                 if refused(&error) || !failed.as_ref().is_some_and(refused) {
                     failed = Some(error);
                 }
             }
-            None => return Err(failed.unwrap_or_else(|| errors::no_connection(None))),
+            Ok(None) => return Err(failed.unwrap_or_else(|| errors::no_connection(None))),
         }
     }
 }

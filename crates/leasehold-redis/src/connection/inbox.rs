@@ -13,6 +13,8 @@ use crate::std_ext::lock;
 pub(crate) struct OwnInbox {
     subscribed: Inbox,
     unsubscribed: Inbox,
+    /// The channel of pushes, if the client is subscribed.
+    pub(crate) channel: String,
     /// Decided when a connection stands for the first time: a claim is known by the name
     /// that it came with.
     hears: OnceLock<bool>,
@@ -20,9 +22,10 @@ pub(crate) struct OwnInbox {
 }
 
 impl OwnInbox {
-    pub(crate) fn random() -> Self {
+    pub(crate) fn random(prefix: &str) -> Self {
         let inbox = Inbox::from_random(random_u64());
         Self {
+            channel: format!("{prefix}inbox:{}", inbox.as_str()),
             unsubscribed: push::deaf(&inbox),
             subscribed: inbox,
             hears: OnceLock::new(),
@@ -36,11 +39,6 @@ impl OwnInbox {
             true => &self.subscribed,
             false => &self.unsubscribed,
         }
-    }
-
-    /// The channel of pushes, if the client is subscribed.
-    pub(crate) fn channel(&self, prefix: &str) -> String {
-        format!("{prefix}inbox:{}", self.subscribed.as_str())
     }
 
     /// Whether this client receives pushes, as far as is known.

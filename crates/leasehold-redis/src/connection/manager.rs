@@ -31,7 +31,6 @@ pub(crate) struct ConnectionManager {
     pub(crate) endpoint: Endpoint,
     on_loss: Option<OnLoss>,
     pub(crate) inbox: Arc<OwnInbox>,
-    pub(super) channel: String,
     state: watch::Sender<State>,
     /// The abandoned requests of all connections.
     pub(crate) abandoned: Arc<AbandonedRequests>,
@@ -54,9 +53,9 @@ pub(crate) type OnLoss = Box<dyn Fn() + Send + Sync>;
 impl ConnectionManager {
     /// Opens the connection in the background, however long that takes.
     pub(crate) fn start(endpoint: Endpoint) -> Arc<Self> {
-        let inbox = OwnInbox::random();
-        let channel = inbox.channel(&endpoint.options.prefix);
-        Self::start_as(Arc::new(inbox), endpoint.hearing(&channel), false, None)
+        let inbox = Arc::new(OwnInbox::random(&endpoint.options.prefix));
+        let endpoint = endpoint.hearing(&inbox.channel);
+        Self::start_as(inbox, endpoint, false, None)
     }
 
     /// The same for a cluster, whose inbox this is. `stood`: even the first connection is one of
@@ -68,7 +67,6 @@ impl ConnectionManager {
         on_loss: Option<OnLoss>,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
-            channel: inbox.channel(&endpoint.options.prefix),
             endpoint,
             inbox,
             on_loss,

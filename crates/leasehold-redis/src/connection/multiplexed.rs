@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     parted: AtomicBool,
     /// Of a set.
     is_member: bool,
-    link: Weak<ConnectionManager>,
+    pub(super) link: Weak<ConnectionManager>,
     pub(super) batcher: Batcher,
     /// Where the connection itself is driven: what sends for others must not stand still with the
     /// runtime of whoever came first.
@@ -191,23 +191,11 @@ impl Connection {
         answer
     }
 
-    pub(crate) fn link(&self) -> Option<Arc<ConnectionManager>> {
-        self.link.upgrade()
-    }
-
     /// The server cannot do its work: connects again, perhaps to another.
     pub(crate) fn leave(&self) {
-        if let Some(link) = self.link() {
+        if let Some(link) = self.link.upgrade() {
             link.lost(&self.socket.signals);
         }
-    }
-
-    /// Asks whether the connection still lives; ends it if not.
-    fn suspect(self: &Arc<Self>) {
-        let wire = Arc::clone(self);
-        self.checking.ensure(async move {
-            wire.check(SUSPICIOUS).await;
-        });
     }
 
     /// Ends the connection if the server does not say within `limit` that it is there.
@@ -251,7 +239,9 @@ impl Drop for InFlight<'_> {
             *silent = None;
         } else if silent.get_or_insert(self.since).elapsed() >= SUSPICIOUS {
             drop(silent);
-            self.wire.suspect();
+            let wire = Arc::clone(self.wire);
+            let checking = async move { wire.check(SUSPICIOUS).await };
+            self.wire.checking.ensure(checking);
         }
     }
 }

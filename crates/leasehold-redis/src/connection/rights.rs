@@ -190,15 +190,11 @@ pub(crate) fn allowed(answer: &Value, prefix: &str) -> Result<(), StoreError> {
 pub(crate) fn forbidden_or_lost(
     answer: RedisResult<Value>,
 ) -> Result<Result<(), StoreError>, StoreError> {
-    let Err(error) = answer.and_then(Value::extract_error) else {
-        return Ok(Ok(()));
-    };
-    let detail = error.detail().unwrap_or_default();
-    let definite = error
-        .code()
-        .is_some_and(|code| errors::is_forbidden(code, detail));
-    let error = errors::of_connection(error);
-    if definite { Ok(Err(error)) } else { Err(error) }
+    match answer.map_err(errors::of_connection)? {
+        Value::ServerError(error) if is_forbidden(&error) => Ok(Err(errors::of_server(&error))),
+        Value::ServerError(error) => Err(errors::of_server(&error)),
+        _ => Ok(Ok(())),
+    }
 }
 
 pub(crate) fn read_info(sections: &[Value]) -> Result<HashMap<String, String>, StoreError> {

@@ -66,13 +66,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(
-        (reader, writer): (
-            impl AsyncRead + Send + Unpin + 'static,
-            impl AsyncWrite + Send + Unpin + 'static,
-        ),
-        not_inherited: Option<NotInherited>,
-    ) -> Self {
+    pub(super) fn new<R, W>((reader, writer): (R, W), not_inherited: Option<NotInherited>) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
         Self {
             reader: Box::new(reader),
             writer: Box::new(writer),
@@ -136,14 +134,9 @@ struct Sent {
 impl Socket {
     /// Reads the stream on a task of this runtime. `limit`: how long an answer may take.
     pub(super) fn start(stream: Stream, limit: Duration, push: Option<OnPush>) -> Self {
-        let Stream {
-            reader,
-            writer,
-            not_inherited,
-        } = stream;
-        let bytes = Vec::new();
+        let (writer, bytes) = (stream.writer, Vec::new());
         let state = State {
-            _not_inherited: not_inherited.clone(),
+            _not_inherited: stream.not_inherited.clone(),
             outgoing: Some(Outgoing { writer, bytes }),
             unsent: Vec::new(),
             requests: VecDeque::new(),
@@ -161,8 +154,8 @@ impl Socket {
         let task = Task {
             signals: Arc::clone(&signals),
             shared: Arc::clone(&shared),
-            _not_inherited: not_inherited,
-            reader,
+            _not_inherited: stream.not_inherited,
+            reader: stream.reader,
             frames: Frames::default(),
             expiry: Box::pin(sleep_until(Instant::now() + limit)),
             push,

@@ -20,7 +20,7 @@ impl ConnectionManager {
             (PushKind::Disconnection, _) => self.lost(signals),
             (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
                 let epoch = signals.epoch.load(Ordering::Acquire);
-                if epoch == 0 || channel != self.channel.as_bytes() {
+                if epoch == 0 || channel != self.inbox.channel.as_bytes() {
                     return;
                 }
                 if let Some(sink) = self.inbox.sink() {
@@ -69,7 +69,7 @@ impl ConnectionManager {
         if wire.epoch() != 0 || !self.inbox.hears() || !wire.server.rights.push() {
             return Ok(());
         }
-        let subscribe = redis::cmd("SUBSCRIBE").arg(&self.channel).to_owned();
+        let subscribe = redis::cmd("SUBSCRIBE").arg(&self.inbox.channel).to_owned();
         let subscribed = wire.socket.ask(&subscribe).await;
         if let Err(error) = rights::forbidden_or_lost(subscribed)? {
             tracing::warn!(url = %self.endpoint.redacted, %error, "cannot subscribe to the inbox; \
@@ -99,7 +99,8 @@ impl Drop for Subscription {
                 // Unless it was opened again meanwhile.
                 if wire.epoch() == 0 && shared.inbox.sink().is_none() {
                     // A connection that is lost has no subscription.
-                    let unsubscribe = redis::cmd("UNSUBSCRIBE").arg(&shared.channel).to_owned();
+                    let channel = &shared.inbox.channel;
+                    let unsubscribe = redis::cmd("UNSUBSCRIBE").arg(channel).to_owned();
                     let _ = wire.socket.ask(&unsubscribe).await;
                 }
             });

@@ -23,10 +23,8 @@ const SCANS: usize = 3;
 
 /// A name as a key, if it can be one.
 pub(crate) fn as_key(name: &[u8]) -> Result<Key, StoreError> {
-    match std::str::from_utf8(name) {
-        Ok(name) => Ok(Key::new(name)?),
-        Err(_) => Err(errors::no_key()),
-    }
+    let name = std::str::from_utf8(name).map_err(|_| errors::no_key())?;
+    Ok(Key::new(name)?)
 }
 
 /// The names behind a prefix that match a pattern, one `SCAN` at a time. A name may come
@@ -177,12 +175,7 @@ pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), Store
 
 /// Takes the special meaning from the characters of a glob.
 pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
+    let is_special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
+    let escaped = |c| is_special(c).then_some('\\').into_iter().chain([c]);
+    text.chars().flat_map(escaped).collect()
 }

@@ -84,7 +84,7 @@ impl Cluster {
             .try_for_each(|seed| target::check(&options.at(&seed)))?;
         let cluster = Arc::new(Self {
             redacted: options.redacted_url(),
-            inbox: Arc::new(OwnInbox::random()),
+            inbox: Arc::new(OwnInbox::random(&options.node.prefix)),
             home: Mutex::default(),
             options,
             common: Arc::default(),
@@ -161,11 +161,10 @@ impl Cluster {
             let asked = send(&connection, delivery, unlogged.as_ref().unwrap_or(request));
             let asked = self.unless_replaced(&address, delivery, asked);
             let (answer, _) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
-            let (said, redirect) = match &answer {
-                Value::ServerError(said) => (said, Redirect::of(said, &address)),
-                _ => return Ok((answer, context)),
+            let Value::ServerError(said) = &answer else {
+                return Ok((answer, context));
             };
-            let Some(redirect) = redirect else {
+            let Some(redirect) = Redirect::of(said, &address) else {
                 return Ok((answer, context));
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");

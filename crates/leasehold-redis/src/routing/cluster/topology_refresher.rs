@@ -44,8 +44,7 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let channel = self.inbox.channel(&self.options.node.prefix);
-            let endpoint = self.endpoint(&seed)?.hearing(&channel);
+            let endpoint = self.endpoint(&seed)?.hearing(&self.inbox.channel);
             let link = self.start(endpoint, false);
             link.first_try().await?;
             let hears = link.connection().await?.server.rights.push();

@@ -11,7 +11,7 @@ use redis::Cmd;
 
 use super::audit::Audit;
 use super::record::trait_of;
-use super::script::{SCRIPTS, Script};
+use super::script::{INSPECT, STEP, Script};
 
 /// The verbs of the steps; see `step.lua`.
 mod verb {
@@ -140,7 +140,7 @@ impl<'a> Request<'a> {
                 let beside = usize::from(terms.last.is_some())
                     + usize::from(terms.audit.is_some())
                     + usize::from(terms.gated.is_some());
-                let mut call = begin(&SCRIPTS.step, steps.len() + beside, size.sum());
+                let mut call = begin(&STEP, steps.len() + beside, size.sum());
                 add_steps(&mut call, steps, all, terms);
                 call
             }
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
             }
             Self::Look { key } => {
                 let count = 1 + usize::from(terms.last.is_some());
-                let mut call = begin(&SCRIPTS.inspect, count, 0);
+                let mut call = begin(&INSPECT, count, 0);
                 call.arg(key).arg(terms.last);
                 call
             }

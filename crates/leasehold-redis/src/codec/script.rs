@@ -42,24 +42,18 @@ impl Script {
     }
 }
 
-/// The scripts of the queues.
-#[derive(Debug)]
-pub(crate) struct Scripts {
-    /// Every step.
-    pub(crate) step: Script,
-    pub(crate) inspect: Script,
-    /// Marks a server that is known to be new.
-    pub(crate) init: Script,
-    /// Reads the audit log.
-    pub(crate) log: Script,
-    /// Sees whether a server may have forgotten something.
-    pub(crate) touch: Script,
-}
+/// Every step of a queue.
+pub(crate) static STEP: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/step.lua")));
 
-pub(crate) static SCRIPTS: Lazy<Scripts> = Lazy::new(|| Scripts {
-    step: Script::new(include_str!("lua/step.lua")),
-    inspect: Script::new(include_str!("lua/inspect.lua")),
-    init: Script::new(include_str!("lua/init.lua")),
-    log: Script::new(include_str!("lua/log.lua")),
-    touch: Script::new(include_str!("lua/touch.lua")),
-});
+/// Looks at a key.
+pub(crate) static INSPECT: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("lua/inspect.lua")));
+
+/// Marks a server that is known to be new.
+pub(crate) static INIT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/init.lua")));
+
+/// Reads the audit log.
+pub(crate) static LOG: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/log.lua")));
+
+/// Sees whether a server may have forgotten something.
+pub(crate) static TOUCH: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/touch.lua")));

@@ -45,15 +45,11 @@ type Job = (Cmd, CompletionGuard, oneshot::Sender<Outcome>);
 /// The connections beside a wire, to the same process of the same server.
 pub(crate) struct AckedWriter {
     policy: AckPolicy,
-    line: Arc<Mutex<Line>>,
+    /// What waits, in order of arrival.
+    line: Arc<Mutex<Vec<Job>>>,
+    /// Each sender has one of these.
+    senders: Arc<()>,
     idle: Arc<Idle<Socket>>,
-}
-
-#[derive(Default)]
-struct Line {
-    /// In order of arrival.
-    waiting: Vec<Job>,
-    senders: usize,
 }
 
 impl AckedWriter {
@@ -61,6 +57,7 @@ impl AckedWriter {
         Self {
             policy,
             line: Arc::default(),
+            senders: Arc::default(),
             idle: Idle::new(LINGER),
         }
     }
@@ -74,14 +71,10 @@ impl AckedWriter {
     /// Adds a job. With fewer senders than connections, the caller starts another.
     fn push(&self, job: Job) -> Option<Sender> {
         let mut line = lock(&self.line);
-        line.waiting.push(job);
-        if line.senders == CONNECTIONS {
-            return None;
-        }
-        line.senders += 1;
-        Some(Sender {
+        line.push(job);
+        (Arc::strong_count(&self.senders) <= CONNECTIONS).then(|| Sender {
             line: Arc::clone(&self.line),
-            done: false,
+            place: Some(Arc::clone(&self.senders)),
         })
     }
 
@@ -111,33 +104,32 @@ impl AckedWriter {
     }
 }
 
-/// The place of a task that sends until nothing waits. If it is dropped before that (its runtime
-/// ends), and it is the last, nothing stays behind in the line.
+/// The place of a task that sends until nothing waits, and has none then. If it is dropped before
+/// (its runtime ends), nothing stays behind in the line.
 struct Sender {
-    line: Arc<Mutex<Line>>,
-    done: bool,
+    line: Arc<Mutex<Vec<Job>>>,
+    place: Option<Arc<()>>,
 }
 
 impl Sender {
     /// The first jobs whose callers have not left; `None`: nothing waits, and this sender is done.
     fn take(&mut self) -> Option<Vec<Job>> {
         let mut line = lock(&self.line);
-        line.waiting.retain(|(.., answer)| !answer.is_closed());
-        self.done = line.waiting.is_empty();
-        line.senders -= usize::from(self.done);
-        let count = line.waiting.len().min(PIPELINE);
-        (!self.done).then(|| line.waiting.drain(..count).collect())
+        line.retain(|(.., answer)| !answer.is_closed());
+        if line.is_empty() {
+            self.place = None;
+            return None;
+        }
+        let count = line.len().min(PIPELINE);
+        Some(line.drain(..count).collect())
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        if !self.done {
-            let mut line = lock(&self.line);
-            line.senders -= 1;
-            if line.senders == 0 {
-                line.waiting.clear();
-            }
+        let mut line = lock(&self.line);
+        if self.place.take().is_some() {
+            line.clear();
         }
     }
 }

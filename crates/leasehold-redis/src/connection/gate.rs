@@ -10,7 +10,7 @@ use redis::Value;
 use super::multiplexed::Connection;
 use super::step::run;
 use crate::codec::record::Bytes;
-use crate::codec::script::{self, Gate, SCRIPTS, micros};
+use crate::codec::script::{self, Gate, INIT, TOUCH, micros};
 use crate::errors;
 
 impl Gate {
@@ -36,7 +36,7 @@ impl Gate {
     ) -> Result<(), StoreError> {
         let starting: &[u8] = if starts { b"1" } else { b"0" };
         let arguments: [&[u8]; 2] = [&self.terms, starting];
-        match run(wire, &SCRIPTS.touch, &self.marker, &arguments).await? {
+        match run(wire, &TOUCH, &self.marker, &arguments).await? {
             Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
                 Err(errors::of_server(&error))
             }
@@ -71,7 +71,7 @@ pub(crate) async fn mark(
 ) -> Result<Marked, StoreError> {
     let quarantine = micros(terms.quarantine).to_string();
     let arguments = [&*wire.server.run_id, &terms.set, &quarantine].map(str::as_bytes);
-    let value = run(wire, &SCRIPTS.init, &marker_key(prefix), &arguments).await?;
+    let value = run(wire, &INIT, &marker_key(prefix), &arguments).await?;
     let (left, became) = read_left(&value)?;
     Ok(match became {
         1 => Marked::New,

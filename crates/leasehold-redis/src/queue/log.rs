@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use crate::codec::audit::{self, Entries, PAGE, read_entries};
-use crate::codec::script::{Request, SCRIPTS};
+use crate::codec::script::{LOG, Request};
 use crate::routing::Route;
 use crate::routing::names::Names;
 
@@ -87,7 +87,7 @@ impl<'a> StreamLog<'a> {
         let page = PAGE.to_string();
         let arguments = [&*stream.from, &page].map(str::as_bytes);
         let key = &stream.name;
-        let call = Request::call(&SCRIPTS.log, key, &arguments);
+        let call = Request::call(&LOG, key, &arguments);
         read_entries(key, self.store.route.read(&call).await?)
     }
 

@@ -12,7 +12,7 @@ use redis::{Pipeline, Value};
 use super::history::leave;
 use super::twin::Kind;
 use crate::codec::audit::Audit;
-use crate::codec::script::{Gate, Request, SCRIPTS, Step};
+use crate::codec::script::{Gate, Request, STEP, Step};
 
 const FENCED_CLAIM: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return 0";
@@ -130,7 +130,7 @@ fn fenced(bench: &mut Bench) -> Calls {
 }
 
 fn ours(bench: &mut Bench, together: usize, kind: Kind, audit: Option<&Audit>) -> Calls {
-    bench.load(&SCRIPTS.step.text);
+    bench.load(&STEP.text);
     let (mut claims, mut releases) = (Vec::new(), Vec::new());
     for key in 0..KEYS {
         let id = bench.id();
@@ -246,7 +246,7 @@ fn an_audit_log_costs_a_part_of_a_pair() {
 /// What one turn costs with so many claims in the queue: one leaves, one joins,
 /// one in the middle is renewed.
 fn turn(bench: &mut Bench, mode: Mode, queue: usize) -> f64 {
-    bench.load(&SCRIPTS.step.text);
+    bench.load(&STEP.text);
     let key = key_of(&format!("{mode:?} {queue}"));
     let mut ids: VecDeque<_> = (0..=queue).map(|_| bench.id()).collect();
     let join = |id: &ClaimId| (key.clone(), Command::Claim(claim(id.clone(), mode)));

@@ -13,7 +13,7 @@ use super::super::errors;
 use super::record;
 use crate::codec::audit::{self, Audit};
 use crate::codec::push;
-use crate::codec::script::{self, Gate, Request, SCRIPTS, Script, Step, Terms};
+use crate::codec::script::{self, Gate, INSPECT, Request, STEP, Script, Step, Terms};
 
 pub(super) const RETENTION: Duration = Duration::from_secs(24 * 3600);
 const QUARANTINE: Duration = Duration::from_millis(500);
@@ -155,7 +155,7 @@ impl Twin {
         }
         let mut connection = client.get_connection().unwrap();
         let () = connection.del("leasehold:last").unwrap();
-        let scripts = [&SCRIPTS.step, &SCRIPTS.inspect].map(|script| {
+        let scripts = [&*STEP, &*INSPECT].map(|script| {
             let lines = script.text.matches(CLOCK).count();
             assert_eq!(lines, 1, "one line reads the clock");
             assert!(!script.text.contains("-- include"), "it is assembled");

@@ -96,12 +96,6 @@ fn call_size(wire: &Connection) -> usize {
 
 /// Writes once the line is free: whoever adds something waits for no call of the system.
 fn send_all(wire: &Connection, mut line: MutexGuard<'_, Vec<Waiting<Work>>>) {
-    add_all(wire, &mut line);
-    drop(line);
-    wire.socket.write();
-}
-
-fn add_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
     let size = part_size(wire);
     let (mut commands, mut steps) = (Vec::new(), Vec::new());
     for (work, answer) in line.drain(..).filter(|(_, answer)| !answer.is_closed()) {
@@ -124,6 +118,8 @@ fn add_all(wire: &Connection, line: &mut Vec<Waiting<Work>>) {
             (command, Box::new(counted) as _)
         }));
     }
+    drop(line);
+    wire.socket.write();
 }
 
 /// Adds steps as one call, and hands out its answers one by one.

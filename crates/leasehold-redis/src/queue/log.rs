@@ -6,7 +6,7 @@ use leasehold_store::{AuditLog, AuditRecord, StoreError};
 use tokio::time::Instant;
 
 use super::RedisStore;
-use crate::codec::audit::{self, Entries, PAGE, read_entries};
+use crate::codec::audit::{self, PAGE, read_entries};
 use crate::codec::script::{LOG, Request};
 use crate::routing::Route;
 use crate::routing::names::Names;
@@ -82,42 +82,30 @@ impl<'a> StreamLog<'a> {
         }
         Ok(found)
     }
-
-    async fn read(&self, stream: &Stream) -> Result<Entries, StoreError> {
-        let page = PAGE.to_string();
-        let arguments = [&*stream.from, &page].map(str::as_bytes);
-        let key = &stream.name;
-        let call = Request::call(&LOG, key, &arguments);
-        read_entries(key, self.store.route.read(&call).await?)
-    }
-
-    /// What the entries of a stream say.
-    fn records(&self, entries: &Entries) -> Vec<AuditRecord> {
-        let prefix = self.store.prefix();
-        let mut records = Vec::new();
-        for (id, value) in entries {
-            let value = value.as_deref();
-            match value.and_then(|value| audit::read(prefix, value)) {
-                Some(read) => records.extend(read),
-                None => tracing::warn!(id, "skipped an audit entry that cannot be read"),
-            }
-        }
-        records
-    }
 }
 
 #[async_trait]
 impl AuditLog for StreamLog<'_> {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
         self.find().await?;
-        while let Some(stream) = self.streams.get(self.next) {
-            let entries = self.read(stream).await?;
+        let (prefix, page) = (self.store.prefix(), PAGE.to_string());
+        while let Some(Stream { name, from }) = self.streams.get_mut(self.next) {
+            let arguments = [&**from, &page].map(str::as_bytes);
+            let call = Request::call(&LOG, name, &arguments);
+            let entries = read_entries(name, self.store.route.read(&call).await?)?;
             if let Some((last, _)) = entries.last() {
-                self.streams[self.next].from = format!("({last}");
+                *from = format!("({last}");
             }
             // One that was not full was the last, whatever others write meanwhile.
             self.next += usize::from(entries.len() < PAGE);
-            let records = self.records(&entries);
+            let mut records = Vec::new();
+            for (id, value) in &entries {
+                let value = value.as_deref();
+                match value.and_then(|value| audit::read(prefix, value)) {
+                    Some(read) => records.extend(read),
+                    None => tracing::warn!(id, "skipped an audit entry that cannot be read"),
+                }
+            }
             if !records.is_empty() {
                 return Ok(records);
             }

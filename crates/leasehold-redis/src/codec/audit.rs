@@ -101,7 +101,7 @@ pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;
 
 /// Reads what the script answers: the id of each entry, and its fields and values by turns.
 pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreError> {
-    let entries: Vec<(String, Vec<Vec<u8>>)> = match value {
+    let entries: Vec<(String, BTreeMap<Vec<u8>, Vec<u8>>)> = match value {
         Value::ServerError(error) if error.code() == "LHTYPE" => {
             return Err(errors::corrupt(
                 format!("the key {log} is not an audit log: another program uses this name"),
@@ -110,13 +110,9 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
         }
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
     };
-    let noted = |fields: Vec<Vec<u8>>| {
-        let field = |pair: &&[Vec<u8>]| pair[0] == FIELD.as_bytes();
-        let pair = fields.chunks_exact(2).find(field)?;
-        Some(pair[1].clone())
-    };
     let entries = entries.into_iter();
-    Ok(entries.map(|(id, fields)| (id, noted(fields))).collect())
+    let noted = entries.map(|(id, mut fields)| (id, fields.remove(FIELD.as_bytes())));
+    Ok(noted.collect())
 }
 
 /// Reads what one entry of the stream holds. `None` where it is damaged, or of a later version.

@@ -178,9 +178,8 @@ fn of_hash(fields: &[Vec<u8>]) -> Result<Record, StoreError> {
         .chunks_exact(2)
         .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
         .collect();
-    let Some(head) = fields.get(b" head".as_slice()) else {
-        return Err(errors::foreign("hash"));
-    };
+    let head = fields.get(b" head".as_slice());
+    let head = head.ok_or_else(|| errors::foreign("hash"))?;
     check_magic(head, "hash")?;
     parse_hash(head, &fields).ok_or_else(errors::damaged)
 }

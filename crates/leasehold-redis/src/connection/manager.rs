@@ -158,16 +158,13 @@ impl ConnectionManager {
 
     async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         let link = Arc::downgrade(self);
-        let hearing: OnPush = Arc::new({
-            let link = link.clone();
-            move |info, signals| {
-                if let Some(link) = link.upgrade() {
-                    link.pushed(info, signals);
-                }
+        let hearing: OnPush = Arc::new(move |info, signals| {
+            if let Some(link) = link.upgrade() {
+                link.pushed(info, signals);
             }
         });
         let opened = self.endpoint.connect(Some(hearing)).await?;
-        let wire = Connection::start(opened, &self.endpoint, link);
+        let wire = Connection::start(opened, &self.endpoint, Arc::downgrade(self));
         // The nodes of a cluster are heard elsewhere.
         let hears = !self.endpoint.of_cluster;
         if hears {

@@ -33,12 +33,12 @@ pub(crate) struct Endpoint {
     pub(super) common: Arc<Common>,
 }
 
-enum Place {
+pub(crate) enum Place {
     /// Always the same address.
     Fixed(ConnectionAddr),
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
-    /// At whichever of these answers first.
+    /// At whichever of these answers first; they are listed anew for each connection.
     Any(Box<dyn Fn() -> Vec<Address> + Send + Sync>),
 }
 
@@ -70,16 +70,6 @@ impl Endpoint {
         Ok(Self::at(place, options, &common))
     }
 
-    /// Whichever of these nodes can be reached; each is reached as these options say. They
-    /// are listed anew for each connection.
-    pub(crate) fn any(
-        options: &RedisOptions,
-        nodes: impl Fn() -> Vec<Address> + Send + Sync + 'static,
-        common: &Arc<Common>,
-    ) -> Self {
-        Self::at(Place::Any(Box::new(nodes)), options, common)
-    }
-
     /// A node of a cluster, whether it says so or not; the options were checked.
     pub(crate) fn of_cluster(
         node: &Address,
@@ -93,7 +83,8 @@ impl Endpoint {
         })
     }
 
-    fn at(place: Place, options: &RedisOptions, common: &Arc<Common>) -> Self {
+    /// Whatever is at that place is reached as these options say.
+    pub(crate) fn at(place: Place, options: &RedisOptions, common: &Arc<Common>) -> Self {
         Self {
             options: options.clone(),
             redacted: options.redacted_url(),

@@ -118,13 +118,9 @@ impl Connection {
     }
 
     /// Sends one command and waits for its answer, which may be an error of the
-    /// server ([`Value::ServerError`]). May be dropped at any point.
-    pub(crate) async fn send(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        self.send_or_join(None, || command).await
-    }
-
-    /// The same; if `command` is a call for this one `step`, it may travel with others.
-    pub(crate) async fn send_or_join(
+    /// server ([`Value::ServerError`]). May be dropped at any point. If it is a call for this one
+    /// `step`, it may travel with others.
+    pub(crate) async fn send(
         self: &Arc<Self>,
         step: Option<&Arc<Step>>,
         command: impl FnOnce() -> Cmd,

@@ -158,7 +158,7 @@ async fn send_as(
         (Delivery::Asking, _) => Box::pin(wire.send_asking(command())).await,
         _ => {
             let step = request.single().filter(|_| !in_full);
-            wire.send_or_join(step, command).await
+            wire.send(step, command).await
         }
     };
     Ok((value.map_err(errors::of_connection)?, None))

@@ -20,10 +20,8 @@ impl ConnectionManager {
             (PushKind::Disconnection, _) => self.lost(signals),
             (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
                 let epoch = signals.epoch.load(Ordering::Acquire);
-                if epoch == 0 || channel != self.inbox.channel.as_bytes() {
-                    return;
-                }
-                if let Some(sink) = self.inbox.sink() {
+                let is_ours = epoch != 0 && channel == self.inbox.channel.as_bytes();
+                if let Some(sink) = self.inbox.sink().filter(|_| is_ours) {
                     push::read(message, epoch).for_each(|push| sink.push(push));
                 }
             }

@@ -74,7 +74,7 @@ impl Names {
         let mut scan = redis::cmd("SCAN");
         scan.arg(&self.cursor).arg("MATCH").arg(&self.glob);
         scan.arg("COUNT").arg(PAGE);
-        let answer = wire.send(scan).await;
+        let answer = wire.send(None, || scan).await;
         let page = read_page(&answer.map_err(errors::of_connection)?);
         let (cursor, names) = match node.endpoint.options.is_classic() {
             true => page.map_err(errors::in_classic)?,

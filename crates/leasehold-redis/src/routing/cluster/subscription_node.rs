@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::Cluster;
 use crate::connection::address::Address;
-use crate::connection::endpoint::Endpoint;
+use crate::connection::endpoint::{Endpoint, Place};
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
 use crate::std_ext::{BackgroundTask, lock};
@@ -64,7 +64,7 @@ impl Cluster {
             return Ok(subscription);
         }
         let (weak, tried) = (Arc::downgrade(self), AtomicBool::new(false));
-        let nodes = move || {
+        let nodes = Place::Any(Box::new(move || {
             let Some(cluster) = weak.upgrade() else {
                 return Vec::new();
             };
@@ -73,9 +73,9 @@ impl Cluster {
                 cluster.refresh();
             }
             cluster.in_turn(cluster.primaries())
-        };
+        }));
         let any = self.options.at(&Address::new("", 0));
-        let endpoint = Endpoint::any(&any, nodes, &self.common);
+        let endpoint = Endpoint::at(nodes, &any, &self.common);
         let inbox = Arc::clone(&self.inbox);
         // Its inbox is open, so it subscribes whenever it connects.
         let link = ConnectionManager::start_as(inbox, endpoint, false, Some(self.on_loss()));

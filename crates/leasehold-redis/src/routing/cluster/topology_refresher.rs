@@ -89,10 +89,9 @@ impl Cluster {
         link: &Arc<ConnectionManager>,
         node: &Address,
     ) -> Result<Topology, StoreError> {
-        let mut slots = redis::cmd("CLUSTER");
-        slots.arg("SLOTS");
-        let wire = link.connection().await?;
-        let answer = wire.send(slots).await.map_err(errors::of_connection)?;
+        let slots = || redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let answer = link.connection().await?.send(None, slots).await;
+        let answer = answer.map_err(errors::of_connection)?;
         if let Value::ServerError(error) = &answer {
             return Err(errors::of_topology(error));
         }

@@ -185,11 +185,6 @@ impl<'a> Request<'a> {
             _ => None,
         }
     }
-
-    /// Whether it is sent only after everything that was given up on the connection.
-    pub(crate) fn is_last(&self) -> bool {
-        matches!(self, Self::Call { last: true, .. })
-    }
 }
 
 /// Adds keys, flags and commands of steps; see `step.lua`.

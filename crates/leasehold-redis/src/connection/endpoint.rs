@@ -63,7 +63,7 @@ impl Endpoint {
                 for node in &search.nodes {
                     node.reached(options)?;
                 }
-                target::check(&search.of_sentinels())?;
+                target::check(&search.options)?;
                 Place::Sought(Arc::new(search))
             }
         };

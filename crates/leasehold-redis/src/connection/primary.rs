@@ -39,7 +39,8 @@ pub(crate) struct Search {
     pub(crate) sentinels: Sentinels,
     /// The Sentinels that are known.
     pub(crate) nodes: Vec<Address>,
-    options: RedisOptions,
+    /// How Sentinels are reached, and who logs in there.
+    pub(super) options: RedisOptions,
     common: Arc<Common>,
     /// The one that answered last comes first.
     order: Mutex<Vec<Address>>,
@@ -51,12 +52,19 @@ impl Search {
     pub(crate) fn new(sentinels: Sentinels, options: &RedisOptions, common: &Arc<Common>) -> Self {
         let address = |(host, port): &(String, u16)| Address::new(host, *port);
         let nodes: Vec<_> = sentinels.nodes.iter().map(address).collect();
+        let mut options = options.clone();
+        options.db = 0;
+        // A silent one must not use up the time.
+        let limit = (options.connect_timeout / 10).max(Duration::from_millis(100));
+        (options.connect_timeout, options.response_timeout) = (limit, limit);
+        let (user, password) = (&sentinels.username, &sentinels.password);
+        options.access.set_login(user.clone(), password.clone());
         Self {
             order: Mutex::new(nodes.clone()),
             epoch: AtomicU64::new(0),
             nodes,
             sentinels,
-            options: options.clone(),
+            options,
             common: Arc::clone(common),
         }
     }
@@ -81,17 +89,6 @@ impl Search {
     /// The Sentinels were set up anew and count from the beginning.
     fn start_over(&self, named: &Named) {
         self.epoch.store(named.epoch, Ordering::Release);
-    }
-
-    /// How long one Sentinel may take: a silent one must not use up the time.
-    fn patience_with_sentinel(&self) -> Duration {
-        (self.options.connect_timeout / 10).max(Duration::from_millis(100))
-    }
-
-    /// How long the server that a Sentinel names may take: it may be the one
-    /// that has failed, and not be replaced yet.
-    fn patience_with_server(&self) -> Duration {
-        (self.options.connect_timeout / 4).max(Duration::from_millis(250))
     }
 
     /// Asks the Sentinels in turn, and connects to the primary that they name.
@@ -142,8 +139,10 @@ impl Search {
         named: &Named,
         hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
-        let target = self.common.target_at(&named.primary, &self.options).await?;
-        let limit = self.patience_with_server();
+        let options = &endpoint.options;
+        let target = self.common.target_at(&named.primary, options).await?;
+        // It may be the one that has failed, and not be replaced yet.
+        let limit = (options.connect_timeout / 4).max(Duration::from_millis(250));
         let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
         if !opened.server.is_primary {
@@ -155,7 +154,7 @@ impl Search {
 
     async fn ask(&self, node: &Address) -> Result<Answered, StoreError> {
         let sentinel = self.reach(node, None).await?;
-        let (master, limit) = (&self.sentinels.master, self.patience_with_sentinel());
+        let (master, limit) = (&self.sentinels.master, self.options.connect_timeout);
         sentinel::ask(&sentinel, master, limit).await
     }
 
@@ -165,7 +164,7 @@ impl Search {
         node: &Address,
         push: Option<OnPush>,
     ) -> Result<Socket, StoreError> {
-        let target = self.common.target_at(node, &self.of_sentinels()).await?;
+        let target = self.common.target_at(node, &self.options).await?;
         dial(&target, true, push).await.map_err(|error| {
             let error = errors::of_opening(error, &self.common.dialling(&target));
             match errors::is_of_login(&error) {
@@ -177,18 +176,6 @@ impl Search {
         })
     }
 
-    /// How Sentinels are reached, and who logs in there.
-    pub(super) fn of_sentinels(&self) -> RedisOptions {
-        let sentinels = self.sentinels.clone();
-        let mut options = self.options.clone();
-        options.db = 0;
-        let patience = self.patience_with_sentinel();
-        (options.connect_timeout, options.response_timeout) = (patience, patience);
-        let access = &mut options.access;
-        access.set_login(sentinels.username, sentinels.password);
-        options
-    }
-
     /// Listens to one Sentinel until it falls silent.
     async fn listen(
         &self,
@@ -196,7 +183,7 @@ impl Search {
         link: &Weak<ConnectionManager>,
     ) -> Result<(), StoreError> {
         let switched = Arc::new(Notify::new());
-        let (heard, limit) = (Arc::clone(&switched), self.patience_with_sentinel());
+        let (heard, limit) = (Arc::clone(&switched), self.options.connect_timeout);
         let push: OnPush = Arc::new(move |info, _| {
             if matches!(info.kind, PushKind::Message | PushKind::Disconnection) {
                 heard.notify_one();

@@ -146,7 +146,7 @@ async fn send_as(
     request: &Request<'_>,
     in_full: bool,
 ) -> Result<Sent, StoreError> {
-    if request.is_last() {
+    if matches!(request, Request::Call { last: true, .. }) {
         wire.batcher.landed();
     }
     let command = || request.command(in_full, wire.terms());

@@ -21,8 +21,9 @@ impl BackgroundTask {
     /// Starts it on the current runtime, if there is one, in place of the one before.
     pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
-            let task = runtime.spawn(task).abort_handle();
-            let before = lock(&self.0).replace(task);
+            // Held meanwhile: the task may come here itself, at once.
+            let mut running = lock(&self.0);
+            let before = running.replace(runtime.spawn(task).abort_handle());
             before.iter().for_each(AbortHandle::abort);
         }
     }
@@ -42,8 +43,6 @@ impl BackgroundTask {
 
 impl Drop for BackgroundTask {
     fn drop(&mut self) {
-        if let Some(task) = lock(&self.0).take() {
-            task.abort();
-        }
+        lock(&self.0).iter().for_each(AbortHandle::abort);
     }
 }

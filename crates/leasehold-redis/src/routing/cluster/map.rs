@@ -74,16 +74,12 @@ impl Cluster {
     }
 
     /// Connects to a node. A connection which comes back, or which is `new` with what its node took
-    /// over from another, makes every claim ask where it stands.
+    /// over from another, makes every claim ask where it stands. One that is lost makes us look at
+    /// the map again.
     pub(super) fn start(self: &Arc<Self>, endpoint: Endpoint, new: bool) -> Arc<ConnectionManager> {
-        let inbox = Arc::clone(&self.inbox);
-        ConnectionManager::start_as(inbox, endpoint, new, Some(self.on_loss()))
-    }
-
-    /// Looks at the map again.
-    pub(super) fn on_loss(self: &Arc<Self>) -> OnLoss {
-        let cluster = Arc::downgrade(self);
-        Box::new(move || cluster.upgrade().iter().for_each(Self::refresh))
+        let (inbox, cluster) = (Arc::clone(&self.inbox), Arc::downgrade(self));
+        let on_loss: OnLoss = Box::new(move || cluster.upgrade().iter().for_each(Self::refresh));
+        ConnectionManager::start_as(inbox, endpoint, new, Some(on_loss))
     }
 
     /// A node says that `slot` has moved.

@@ -76,9 +76,8 @@ impl Cluster {
         }));
         let any = self.options.at(&Address::new("", 0));
         let endpoint = Endpoint::at(nodes, &any, &self.common);
-        let inbox = Arc::clone(&self.inbox);
         // Its inbox is open, so it subscribes whenever it connects.
-        let link = ConnectionManager::start_as(inbox, endpoint, false, Some(self.on_loss()));
+        let link = self.start(endpoint, false);
         *lock(&self.home) = Some(Arc::clone(&link));
         subscription
             .looks_after

@@ -190,7 +190,7 @@ async fn turn(
     let (commands, guards, answers): (Vec<_>, Vec<_>, Vec<_>) = jobs.into_iter().collect();
     let wait = writer.policy.command();
     let answered = match &opened {
-        Ok(_) if commands.is_empty() => return opened.ok(),
+        Ok(_) if commands.is_empty() => Ok(Vec::new()),
         Ok(connection) => {
             let answered = connection.ask_all(commands.iter().chain([&wait])).await;
             answered.map_err(errors::of_connection)

@@ -22,7 +22,7 @@ impl Address {
     }
 
     /// How it is connected to.
-    pub(super) fn reached(&self, options: &RedisOptions) -> Result<ConnectionAddr, StoreError> {
+    pub(crate) fn reached(&self, options: &RedisOptions) -> Result<ConnectionAddr, StoreError> {
         let (host, port) = (self.host.clone(), self.port);
         if !options.is_encrypted() {
             return Ok(ConnectionAddr::Tcp(host, port));

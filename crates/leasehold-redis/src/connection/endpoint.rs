@@ -25,7 +25,7 @@ pub(crate) struct Endpoint {
     pub(crate) redacted: String,
     place: Place,
     /// Whether it is reached as one node of a cluster.
-    pub(super) of_cluster: bool,
+    pub(crate) of_cluster: bool,
     /// The channel of pushes, to check at connect whether they are received.
     pub(super) channel: Option<String>,
     /// The set that it is a member of.
@@ -70,20 +70,7 @@ impl Endpoint {
         Ok(Self::at(place, options, &common))
     }
 
-    /// A node of a cluster, whether it says so or not; the options were checked.
-    pub(crate) fn of_cluster(
-        node: &Address,
-        options: &RedisOptions,
-        common: &Arc<Common>,
-    ) -> Result<Self, StoreError> {
-        let place = Place::Fixed(node.reached(options)?);
-        Ok(Self {
-            of_cluster: true,
-            ..Self::at(place, options, common)
-        })
-    }
-
-    /// Whatever is at that place is reached as these options say.
+    /// Whatever is at that place is reached as these options say, which were checked.
     pub(crate) fn at(place: Place, options: &RedisOptions, common: &Arc<Common>) -> Self {
         Self {
             options: options.clone(),

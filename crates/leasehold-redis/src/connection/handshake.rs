@@ -108,7 +108,14 @@ impl Handshake {
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
         rights.counts &= cluster == "0";
-        warn_of_eviction(field("maxmemory"), field("maxmemory_policy"), url);
+        let maxmemory_policy = field("maxmemory_policy");
+        if field("maxmemory") != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
+            tracing::warn!(
+                %url,
+                maxmemory_policy,
+                "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
+            );
+        }
         let run_id = field("run_id").to_owned();
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));
@@ -162,16 +169,6 @@ fn check_needs(endpoint: &Endpoint, server: &Server, role: &str) -> Result<(), S
         format!("the server does not report its run id, so {what}"),
         "add +info to the user's ACL rule, and connect without a proxy",
     ))
-}
-
-fn warn_of_eviction(maxmemory: &str, maxmemory_policy: &str, url: &str) {
-    if maxmemory != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
-        tracing::warn!(
-            %url,
-            maxmemory_policy,
-            "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
-        );
-    }
 }
 
 /// Opens a connection, and says whether it speaks RESP3. One that does not hears nothing.

@@ -35,7 +35,7 @@ use self::redirect::Redirect;
 use crate::codec::script::Request;
 use crate::codec::slots;
 use crate::connection::address::Address;
-use crate::connection::endpoint::Endpoint;
+use crate::connection::endpoint::{Endpoint, Place};
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
@@ -102,7 +102,12 @@ impl Cluster {
 
     /// A node, and how to connect to it.
     fn endpoint(&self, node: &Address) -> Result<Endpoint, StoreError> {
-        Endpoint::of_cluster(node, &self.options.at(node), &self.common)
+        let options = self.options.at(node);
+        let place = Place::Fixed(node.reached(&options)?);
+        let mut endpoint = Endpoint::at(place, &options, &self.common);
+        // Whether it says so or not.
+        endpoint.of_cluster = true;
+        Ok(endpoint)
     }
 
     // ---- a step ----

@@ -135,10 +135,7 @@ impl Handshake {
         if let Some(ack) = ack.filter(|_| is_primary) {
             ack.probe(socket, info).await?;
         }
-        Ok(Opened {
-            handshake: self,
-            server,
-        })
+        Ok((self, server))
     }
 }
 

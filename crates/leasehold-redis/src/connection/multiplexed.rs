@@ -61,7 +61,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn start(
-        opened: Opened,
+        (handshake, server): Opened,
         endpoint: &Endpoint,
         link: Weak<ConnectionManager>,
     ) -> Arc<Self> {
@@ -70,11 +70,11 @@ impl Connection {
             last: format!("{}last", options.prefix),
             retention: options.retention,
             audit: options.audit.map(|it| Audit::new(&options.prefix, it)),
-            parted: AtomicBool::new(opened.server.in_cluster || endpoint.set.is_some()),
+            parted: AtomicBool::new(server.in_cluster || endpoint.set.is_some()),
             is_member: endpoint.set.is_some(),
-            socket: opened.handshake.socket,
-            acked_writer: opened.server.ack.map(AckedWriter::new),
-            server: opened.server,
+            socket: handshake.socket,
+            acked_writer: server.ack.map(AckedWriter::new),
+            server,
             link,
             batcher: Batcher::default(),
             runtime: tokio::runtime::Handle::current(),

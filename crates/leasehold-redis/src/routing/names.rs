@@ -33,11 +33,10 @@ pub(crate) struct Names {
     route: Route,
     prefix: String,
     glob: String,
-    /// The nodes that are still to be gone through, and how far the first is.
+    /// The nodes that are still to be gone through.
     nodes: VecDeque<Arc<ConnectionManager>>,
-    cursor: Vec<u8>,
-    /// A cursor means nothing to another server, nor to one that was restarted.
-    wire: Option<Arc<Connection>>,
+    /// How far the first is: a cursor means nothing to another server, nor to one that was restarted.
+    cursor: Option<(Arc<Connection>, Vec<u8>)>,
     rounds: usize,
     /// How often the map of the cluster had changed when the round began.
     changes: u64,
@@ -50,8 +49,7 @@ impl Names {
             glob: format!("{}{pattern}", escape(&prefix)),
             prefix,
             nodes: VecDeque::new(),
-            cursor: START.to_vec(),
-            wire: None,
+            cursor: None,
             rounds: 0,
             changes: 0,
         }
@@ -66,13 +64,12 @@ impl Names {
             return Ok(None);
         };
         let wire = node.connection().await?;
-        let is_same = |last: &Arc<Connection>| Arc::ptr_eq(last, &wire);
-        if !self.wire.as_ref().is_some_and(is_same) {
-            self.cursor = START.to_vec();
-            self.wire = Some(Arc::clone(&wire));
-        }
+        let from = match &self.cursor {
+            Some((last, cursor)) if Arc::ptr_eq(last, &wire) => cursor.as_slice(),
+            _ => START,
+        };
         let mut scan = redis::cmd("SCAN");
-        scan.arg(&self.cursor).arg("MATCH").arg(&self.glob);
+        scan.arg(from).arg("MATCH").arg(&self.glob);
         scan.arg("COUNT").arg(PAGE);
         let answer = wire.send(None, || scan).await;
         let page = read_page(&answer.map_err(errors::of_connection)?);
@@ -80,11 +77,10 @@ impl Names {
             true => page.map_err(errors::in_classic)?,
             false => page?,
         };
-        if cursor == START {
+        self.cursor = Some((wire, cursor)).filter(|(_, cursor)| cursor != START);
+        if self.cursor.is_none() {
             self.nodes.pop_front();
-            self.wire = None;
         }
-        self.cursor = cursor;
         let behind = |name: Vec<u8>| Some(name.strip_prefix(self.prefix.as_bytes())?.to_vec());
         Ok(Some(names.into_iter().filter_map(behind).collect()))
     }

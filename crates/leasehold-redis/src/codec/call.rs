@@ -375,11 +375,8 @@ pub(crate) fn push_client(out: &mut Vec<u8>, inbox: Option<&Inbox>, owner: &Clie
 
 /// A text after its length in one byte; longer ones are cut.
 pub(crate) fn push_short(out: &mut Vec<u8>, text: &str) {
-    let mut cut = text.len().min(255);
-    while !text.is_char_boundary(cut) {
-        cut -= 1;
-    }
+    let text = &text[..text.floor_char_boundary(255)];
     // At most 255.
-    out.push(u8::try_from(cut).unwrap_or(u8::MAX));
-    out.extend_from_slice(&text.as_bytes()[..cut]);
+    out.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
+    out.extend_from_slice(text.as_bytes());
 }

@@ -49,15 +49,6 @@ pub(crate) struct Handshake {
     pub(crate) rights: Result<Rights, StoreError>,
 }
 
-/// How a server met `HELLO 3`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Greeting {
-    Understood,
-    Refused,
-    /// It closed the connection, as some proxies do with whatever they do not know.
-    Closed,
-}
-
 impl Handshake {
     /// Opens a connection to one server, and reads its version, role and permissions.
     pub(super) async fn with(
@@ -66,15 +57,15 @@ impl Handshake {
         hearing: Option<OnPush>,
     ) -> Result<Self, StoreError> {
         let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
-        let (socket, greeting) = greet(endpoint, target, hearing).await?;
-        let resp3 = greeting == Greeting::Understood;
-        let found = rights::find(&socket, endpoint, resp3, channel).await;
-        let (info, rights) = found.map_err(|error| match greeting {
-            Greeting::Closed => {
+        let (socket, refused) = greet(endpoint, target, hearing).await?;
+        let closed = refused.as_ref().is_some_and(errors::is_closed);
+        let found = rights::find(&socket, endpoint, refused.is_none(), channel).await;
+        let (info, rights) = found.map_err(|error| match closed {
+            true => {
                 let address = target.address.to_string();
                 errors::of_closed(&address, endpoint.options.is_encrypted(), error)
             }
-            Greeting::Understood | Greeting::Refused => error,
+            false => error,
         })?;
         endpoint.common.worked.store(true, Ordering::Relaxed);
         Ok(Self {
@@ -168,12 +159,13 @@ fn check_needs(endpoint: &Endpoint, server: &Server, role: &str) -> Result<(), S
     ))
 }
 
-/// Opens a connection, and says whether it speaks RESP3. One that does not hears nothing.
+/// Opens a connection, and says why not with RESP3, if not: then nothing is heard. Some proxies close
+/// the connection on `HELLO`, as they do with whatever they do not know.
 async fn greet(
     endpoint: &Endpoint,
     target: &Target,
     hearing: Option<OnPush>,
-) -> Result<(Socket, Greeting), StoreError> {
+) -> Result<(Socket, Option<RedisError>), StoreError> {
     let common = &endpoint.common;
     // Why there is no connection, with the address that was tried.
     let not_opened = |error| {
@@ -189,7 +181,7 @@ async fn greet(
     let try_resp3 = async || {
         let opened = dial(target, true, hearing.clone()).await?;
         common.greets.store(true, Ordering::Relaxed);
-        Ok::<_, RedisError>((opened, Greeting::Understood))
+        Ok::<_, RedisError>((opened, None))
     };
     let refused = match try_resp3().await {
         Ok(opened) => return Ok(opened),
@@ -199,20 +191,19 @@ async fn greet(
     // A client that went on without pushes would be passed in every queue. One that closes the
     // connection on `HELLO` may be a proxy that does not know it, but not where it was understood
     // before.
-    let greeting = match errors::is_closed(&refused) && !common.greets.load(Ordering::Relaxed) {
-        true => Greeting::Closed,
-        false if errors::is_without_resp3(&refused, login) => Greeting::Refused,
-        false => return Err(not_opened(refused)),
-    };
+    let closed = errors::is_closed(&refused) && !common.greets.load(Ordering::Relaxed);
+    if !closed && !errors::is_without_resp3(&refused, login) {
+        return Err(not_opened(refused));
+    }
     tracing::debug!(url = %endpoint.redacted, error = %refused, "the server does not speak RESP3; \
         connecting with RESP2");
     let opened = dial(target, false, hearing.clone());
     let opened = opened.await.map_err(not_opened)?;
     // A server that was just ending closes connections too; one that forbids HELLO does
     // so again.
-    match greeting {
-        Greeting::Closed => Ok(try_resp3().await.unwrap_or((opened, greeting))),
-        _ => Ok((opened, greeting)),
+    match closed {
+        true => Ok(try_resp3().await.unwrap_or((opened, Some(refused)))),
+        false => Ok((opened, Some(refused))),
     }
 }
 

@@ -195,14 +195,14 @@ impl ConnectionManager {
         if self.stood.swap(true, Ordering::AcqRel) {
             self.inbox.push(Push::Reset);
         }
-        if signals.is_dead() {
+        if *signals.dead.borrow() {
             self.lost(&signals);
         }
     }
 
     /// The connection with these signals is lost: opens another in the background.
     pub(crate) fn lost(self: &Arc<Self>, signals: &Arc<Signals>) {
-        signals.die();
+        signals.dead.send_replace(true);
         let was_current = self.state.send_if_modified(|state| {
             let current = matches!(state, Ok(wire) if Arc::ptr_eq(&wire.socket.signals, signals));
             if current {

@@ -86,11 +86,6 @@ impl Search {
         named.epoch < latest && named.epoch > 0
     }
 
-    /// The Sentinels were set up anew and count from the beginning.
-    fn start_over(&self, named: &Named) {
-        self.epoch.store(named.epoch, Ordering::Release);
-    }
-
     /// Asks the Sentinels in turn, and connects to the primary that they name.
     /// What they name counts only if it says itself that it is one.
     pub(crate) async fn connect(
@@ -123,11 +118,11 @@ impl Search {
                 },
             }
         }
-        // If not a single one is up to date, they were set up anew.
+        // If not a single one is up to date, they were set up anew and count from the beginning.
         if behind.len() == order.len()
             && let Some(named) = behind.iter().max_by_key(|named| named.epoch)
         {
-            self.start_over(named);
+            self.epoch.store(named.epoch, Ordering::Release);
         }
         Err(failures.into_error(&self.sentinels.master))
     }
@@ -274,7 +269,7 @@ mod tests {
         assert!(!search.is_stale(&named(4)));
         assert!(search.is_stale(&named(3)));
         assert!(!search.is_stale(&named(0)), "it does not say");
-        search.start_over(&named(1));
+        search.epoch.store(1, Ordering::Release);
         assert!(!search.is_stale(&named(1)));
     }
 }

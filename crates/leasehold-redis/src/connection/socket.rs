@@ -37,18 +37,10 @@ pub(crate) struct Signals {
     /// Zero until the inbox is subscribed on this connection.
     pub(crate) epoch: AtomicU64,
     /// Set when the connection is lost.
-    dead: watch::Sender<bool>,
+    pub(super) dead: watch::Sender<bool>,
 }
 
 impl Signals {
-    pub(super) fn die(&self) {
-        self.dead.send_replace(true);
-    }
-
-    pub(super) fn is_dead(&self) -> bool {
-        *self.dead.borrow()
-    }
-
     pub(super) async fn died(&self) {
         // The sender lives as long as we do.
         let _ = self.dead.subscribe().wait_for(|dead| *dead).await;

@@ -119,16 +119,11 @@ impl Cluster {
     ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
-        let mut unsettled = Unsettled {
-            cluster: self,
-            why: errors::no_connection(None),
-            settled: false,
+        let (mut why, mut unsettled) = (errors::no_connection(None), Unsettled(Some(self)));
+        let Ok(answer) = timeout(limit, self.follow(slot, request, &mut why)).await else {
+            return Err(why);
         };
-        let followed = self.follow(slot, request, &mut unsettled.why);
-        let Ok(answer) = timeout(limit, followed).await else {
-            return Err(unsettled.why.clone());
-        };
-        unsettled.settled = answer.is_ok();
+        unsettled.0 = unsettled.0.filter(|_| answer.is_err());
         answer
     }
 
@@ -245,17 +240,11 @@ impl Cluster {
 }
 
 /// A step under way. Without an answer, the map may be wrong.
-struct Unsettled<'a> {
-    cluster: &'a Arc<Cluster>,
-    why: StoreError,
-    settled: bool,
-}
+struct Unsettled<'a>(Option<&'a Arc<Cluster>>);
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
-        if !self.settled {
-            self.cluster.refresh();
-        }
+        self.0.iter().for_each(|cluster| cluster.refresh());
     }
 }
 

@@ -93,17 +93,9 @@ impl AckPolicy {
                 (_, false) => "leave `acknowledge` out, or use a server that allows WAIT",
             }));
         }
-        if self.disk {
-            self.probe_disk(connection, info).await?;
+        if !self.disk {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    async fn probe_disk(
-        &self,
-        connection: &Socket,
-        info: &HashMap<String, String>,
-    ) -> Result<(), StoreError> {
         let refused = |what: &str, hint: &str| {
             Err(errors::refused(
                 format!("the `acknowledge` policy needs the disk, and the server has {what}"),

@@ -110,22 +110,18 @@ impl Cluster {
         drop(map);
         for node in promoted {
             tracing::debug!(%node, "has slots now");
-            self.take_over(node);
+            // It may have taken over from another, and not know all that one knew.
+            let mut map = lock(&self.map);
+            if map.links.get(&node).is_some_and(|link| link.is_up()) {
+                drop(map);
+                self.inbox.push(Push::Reset);
+            } else if let Ok(endpoint) = self.endpoint(&node) {
+                map.links.insert(node, self.start(endpoint, true));
+            }
         }
         if changed {
             self.changes.send_modify(|changes| *changes += 1);
         }
         self.check_home();
-    }
-
-    /// A node may have taken over from another, and not know all that one knew.
-    fn take_over(self: &Arc<Self>, node: Address) {
-        let mut map = lock(&self.map);
-        if map.links.get(&node).is_some_and(|link| link.is_up()) {
-            drop(map);
-            self.inbox.push(Push::Reset);
-        } else if let Ok(endpoint) = self.endpoint(&node) {
-            map.links.insert(node, self.start(endpoint, true));
-        }
     }
 }

@@ -57,29 +57,25 @@ pub(crate) struct MissingPermission {
 }
 
 const PUSHES: &str = "pushes";
-const UNSUBSCRIBED: &str =
-    "clients poll for their grants; a dead waiter delays the others by its waiter TTL";
 
 impl MissingPermission {
     const RESP3: &Self = &Self {
         check: PUSHES,
         found: "the server does not speak RESP3",
-        cost: UNSUBSCRIBED,
+        cost: "clients poll for their grants; a dead waiter delays the others by its waiter TTL",
         remedy: "use Redis 6.2 or later, or Valkey, without a proxy that speaks RESP2 only",
     };
 
     const SUBSCRIBE: &Self = &Self {
-        check: PUSHES,
         found: "SUBSCRIBE is forbidden",
-        cost: UNSUBSCRIBED,
         remedy: "add +subscribe +unsubscribe &<prefix>* to the user's ACL rule",
+        ..*Self::RESP3
     };
 
     pub(crate) const PUBLISH: &Self = &Self {
-        check: PUSHES,
         found: "PUBLISH is forbidden",
-        cost: UNSUBSCRIBED,
         remedy: "add +publish &<prefix>* to the user's ACL rule",
+        ..*Self::RESP3
     };
 
     pub(crate) const INFO: &Self = &Self {

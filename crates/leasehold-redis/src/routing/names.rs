@@ -39,7 +39,7 @@ pub(crate) struct Names {
     cursor: Option<(Arc<Connection>, Vec<u8>)>,
     rounds: usize,
     /// How often the map of the cluster had changed when the round began.
-    changes: u64,
+    changes: Option<u64>,
 }
 
 impl Names {
@@ -51,7 +51,7 @@ impl Names {
             nodes: VecDeque::new(),
             cursor: None,
             rounds: 0,
-            changes: 0,
+            changes: None,
         }
     }
 
@@ -90,12 +90,9 @@ impl Names {
     fn begin_round(&mut self) -> Result<bool, StoreError> {
         match &self.route {
             Route::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
-            Route::Cluster(cluster)
-                if self.rounds == 0
-                    || (self.rounds < SCANS && cluster.changes() != self.changes) =>
-            {
-                self.changes = cluster.changes();
-                self.nodes.extend(cluster.links()?);
+            Route::Cluster(it) if self.rounds < SCANS && self.changes != Some(it.changes()) => {
+                self.changes = Some(it.changes());
+                self.nodes.extend(it.links()?);
             }
             Route::One(_) | Route::Cluster(_) => return Ok(false),
         }

@@ -92,24 +92,17 @@ impl RedisClusterOptions {
         if !tail.is_empty() && !tail.starts_with('?') {
             return Err(Invalid::new("a cluster has only database 0", EXAMPLE));
         }
-        let mut node = None;
-        let mut seeds = Vec::new();
+        let mut options = Self::new(Vec::<(String, u16)>::new()).tls(tls);
         for host in hosts.split(',') {
             if host.is_empty() {
                 return Err(Invalid::new("a host of the cluster is missing", EXAMPLE));
             }
             let one = if tls { "rediss" } else { "redis" };
-            let options = RedisOptions::from_url(&format!("{one}://{login}{host}/{tail}"))?;
-            if let RedisAddress::Tcp { host, port, .. } = &options.address {
-                seeds.push((host.clone(), *port));
+            options.node = RedisOptions::from_url(&format!("{one}://{login}{host}/{tail}"))?;
+            if let RedisAddress::Tcp { host, port, .. } = &options.node.address {
+                options.seeds.push((host.clone(), *port));
             }
-            node = Some(options);
         }
-        let options = Self {
-            seeds,
-            tls,
-            node: node.unwrap_or_default(),
-        };
         options.check()?;
         Ok(options)
     }

@@ -91,8 +91,9 @@ impl Names {
         match &self.route {
             Route::One(shared) if self.rounds == 0 => self.nodes.push_back(Arc::clone(shared)),
             Route::Cluster(it) if self.rounds < SCANS && self.changes != Some(it.changes()) => {
-                self.changes = Some(it.changes());
+                let changes = it.changes();
                 self.nodes.extend(it.links()?);
+                self.changes = Some(changes);
             }
             Route::One(_) | Route::Cluster(_) => return Ok(false),
         }

@@ -1,14 +1,13 @@
 //! The store of the native layout: the rules of the queue run in scripts on the server.
 
-mod initialise;
-mod list;
 mod log;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_core::{Claim, Command, Inbox, Key, Snapshot, StoreTime};
+use leasehold_core::{Claim, Command, Inbox, Invalid, Key, Marked, Snapshot, StoreTime};
+use leasehold_store::sync::check_runtime;
 use leasehold_store::{
     Acknowledges, AllAnswer, Answer, AuditLog, Capabilities, Listening, Listing, LockStore,
     PushSink, StoreError, check_parts,
@@ -20,12 +19,15 @@ use crate::codec::record;
 use crate::codec::script::{self, Request, Script, Step};
 use crate::codec::{slots, stores_own};
 use crate::connection::endpoint::Endpoint;
+use crate::connection::gate::mark;
+use crate::connection::multiplexed::Connection;
 use crate::connection::step::Delivery;
+use crate::errors;
 use crate::options::restart::check_ttl;
 use crate::options::{RedisLayout, RedisOptions};
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
-use crate::routing::names::{NamedKeys, Names};
+use crate::routing::names::{Looked, Named, NamedKeys, Names, as_key};
 
 /// A store on one Redis or Valkey server, behind Sentinels, or on a cluster. Cheap to share in an
 /// `Arc`. Its connections close when it is dropped.
@@ -61,6 +63,36 @@ impl RedisStore {
         options.check()?;
         options.node.check_layout(RedisLayout::Native)?;
         Ok(Self::by(Route::open_cluster(options).await?))
+    }
+
+    /// Marks a server that has never granted anything as new, so that it grants at once instead
+    /// of waiting for a quarantine. For options with
+    /// [`Restart::Quarantine`](crate::Restart::Quarantine).
+    ///
+    /// A server that is already marked is not treated as new: its quarantine is not shortened. A
+    /// server that belonged to clients with another `max_ttl` or `quarantine` belongs to these
+    /// from now on, after the longer of both quarantines.
+    ///
+    /// **Only for servers that never had data**: a server that has lost its data would grant keys
+    /// whose forgotten leases are still valid.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the server may be marked.
+    ///
+    /// # Errors
+    /// `Invalid` for invalid options, or options without a quarantine; otherwise the same as
+    /// [`RedisStore::connect`].
+    pub async fn initialise(options: RedisOptions) -> Result<Marked, StoreError> {
+        check_runtime()?;
+        let Some(quarantine) = options.restart.quarantine().copied() else {
+            let why = "a server has a mark only with restart=quarantine";
+            let hint = "add restart=quarantine to the URL, if the clients of the server use it";
+            return Err(Invalid::new(why, hint).into());
+        };
+        let endpoint = Endpoint::new(&options)?;
+        let opened = endpoint.connect(None).await?;
+        let wire = Connection::start(opened, &endpoint, Weak::new());
+        mark(&wire, &options.prefix, &quarantine.terms()).await
     }
 
     /// Returns the URL of the server or cluster, without the password.
@@ -215,6 +247,24 @@ impl LockStore for RedisStore {
         match &self.route {
             Route::One(shared) => Ok(Box::new(shared.listen(&sink).await?)),
             Route::Cluster(cluster) => Ok(Box::new(cluster.listen(sink).await?)),
+        }
+    }
+}
+
+#[async_trait]
+impl Named for RedisStore {
+    async fn look(&self, name: &[u8]) -> Result<Looked, StoreError> {
+        let key = match as_key(name) {
+            Ok(key) => key,
+            Err(error) => return Ok(Err(error)),
+        };
+        let value = self.record(&key).await?;
+        match &value {
+            // It is about the server or the user, and not about this key.
+            Value::ServerError(error) if !matches!(error.code(), "LHTYPE" | "LHVERSION") => {
+                Err(errors::of_server(error))
+            }
+            _ => Ok(record::look(value).map(|it| it.capacity.is_some().then_some((key, it)))),
         }
     }
 }

@@ -188,7 +188,7 @@ pub(crate) const CASES: &[Case] = cases! {
     "leasehold-redis/classic/mod::connect_cluster": refused(_it => ClassicStore::connect_cluster(RedisClusterOptions::from_url("redis-cluster://h?layout=classic").unwrap())) -> Invalid,
     "leasehold-redis/queue/mod::connect": refused(_it => RedisStore::connect(RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
     "leasehold-redis/queue/mod::connect_cluster": refused(_it => RedisStore::connect_cluster(RedisClusterOptions::from_url("redis-cluster://h").unwrap())) -> Invalid,
-    "leasehold-redis/queue/initialise::initialise": refused(_it => RedisStore::initialise(RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
+    "leasehold-redis/queue/mod::initialise": refused(_it => RedisStore::initialise(RedisOptions::from_url("redis://h").unwrap())) -> Invalid,
     "leasehold-redis/quorum/init::initialise": refused(_it => RedlockStore::initialise(RedlockOptions::from_url("redlock://a,b,c").unwrap())) -> Invalid,
     "leasehold-redis/quorum/mod::connect": refused(_it => RedlockStore::connect(RedlockOptions::from_url("redlock://a,b,c").unwrap())) -> Invalid,
 };

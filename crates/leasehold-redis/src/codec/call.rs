@@ -193,11 +193,9 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
         call.arg(&step.key);
     }
     call.arg(terms.last);
+    let in_cluster = terms.last.is_none() && !terms.is_member;
     let audit = terms.audit.zip(steps.first());
-    call.arg(audit.map(|(audit, step)| {
-        let in_cluster = terms.last.is_none() && !terms.is_member;
-        audit.log(&step.key, in_cluster)
-    }));
+    call.arg(audit.map(|(audit, step)| audit.log(&step.key, in_cluster)));
     call.arg(terms.gated.map(|gate| &gate.marker));
     let flags = [
         terms.believed,

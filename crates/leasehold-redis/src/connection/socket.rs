@@ -389,14 +389,11 @@ impl Task {
     /// Hands out what has arrived; says whether `between` is to be called.
     fn hand_out(&mut self) -> RedisResult<bool> {
         let (mut answers, mut awaited) = (0, 0);
+        let is_answer = |it: &PushKind| matches!(it, PushKind::Subscribe | PushKind::Unsubscribe);
         while let Some(value) = self.frames.next()? {
             match value {
                 // That the inbox is open, or not any more, is the answer to a request.
-                Value::Push { kind, data }
-                    if !matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe) =>
-                {
-                    self.push(kind, data);
-                }
+                Value::Push { kind, data } if !is_answer(&kind) => self.push(kind, data),
                 value => {
                     let mut state = lock(&self.shared.state);
                     let request = state.requests.pop_front();

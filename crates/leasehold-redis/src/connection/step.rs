@@ -54,6 +54,7 @@ pub(crate) async fn ask_primary(
 ) -> Result<(Value, Context), StoreError> {
     let limit = shared.endpoint.options.response_timeout;
     let mut end = None;
+    let mut goes_on = || Instant::now() < *end.get_or_insert_with(|| Instant::now() + limit);
     loop {
         let wire = shared.connection().await?;
         // Read before sending: what is sent before the inbox is open may be answered with pushes
@@ -61,12 +62,7 @@ pub(crate) async fn ask_primary(
         let (epoch, parted) = (wire.epoch(), wire.has_parted());
         let (value, acknowledged) = send(&wire, delivery, request).await?;
         match &value {
-            Value::ServerError(error)
-                if errors::is_elsewhere(error)
-                    && Instant::now() < *end.get_or_insert_with(|| Instant::now() + limit) =>
-            {
-                wire.leave();
-            }
+            Value::ServerError(error) if errors::is_elsewhere(error) && goes_on() => wire.leave(),
             // Behind one address are several servers, and keys lie apart.
             Value::ServerError(error) if error.code() == "CROSSSLOT" && !parted => wire.part(),
             _ => {

@@ -103,13 +103,11 @@ pub(crate) fn read(value: Value) -> Result<(Record, StoreTime), StoreError> {
         _ => Err(errors::damaged()),
     };
     let (clock, last) = (StoreTime(number()?), Token::from(number()?));
-    let texts: Option<Vec<Vec<u8>>> = items
-        .map(|item| match item {
-            Value::BulkString(bytes) => Some(bytes),
-            _ => None,
-        })
-        .collect();
-    let texts = texts.ok_or_else(errors::damaged)?;
+    let text = |item: Value| match item {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(errors::damaged()),
+    };
+    let texts = items.map(text).collect::<Result<Vec<_>, _>>()?;
     let mut record = match texts.as_slice() {
         [] => Record::default(),
         [text] => of_string(text)?,
@@ -174,10 +172,8 @@ fn parse_earlier(text: &[u8]) -> Option<Record> {
 }
 
 fn of_hash(fields: &[Vec<u8>]) -> Result<Record, StoreError> {
-    let fields: HashMap<&[u8], &[u8]> = fields
-        .chunks_exact(2)
-        .map(|pair| (pair[0].as_slice(), pair[1].as_slice()))
-        .collect();
+    let pairs = fields.chunks_exact(2).map(|it| (&it[0][..], &it[1][..]));
+    let fields: HashMap<&[u8], &[u8]> = pairs.collect();
     let head = fields.get(b" head".as_slice());
     let head = head.ok_or_else(|| errors::foreign("hash"))?;
     check_magic(head, "hash")?;

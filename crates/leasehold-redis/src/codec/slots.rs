@@ -17,11 +17,10 @@ pub(crate) fn common_slot<'a>(keys: impl IntoIterator<Item = &'a str>) -> Option
 }
 
 fn tag_of(key: &str) -> &str {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag);
-    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+    match key.split_once('{').map(|(_, rest)| rest.split_once('}')) {
+        Some(Some((tag, _))) if !tag.is_empty() => tag,
+        _ => key,
+    }
 }
 
 /// CRC-16/XMODEM (Redis Cluster specification, "Key distribution model").

@@ -102,7 +102,7 @@ impl Search {
                 Ok(Err(names)) => failures.unknown(node, names),
                 Ok(Ok(named)) if self.is_stale(&named) => {
                     failures.named(node, &named.primary, sentinel::behind());
-                    behind.push(named);
+                    behind.push(named.epoch);
                 }
                 Ok(Ok(named)) if tried.contains(&named.primary) => {}
                 Ok(Ok(named)) => match self.open(endpoint, &named, hearing.clone()).await {
@@ -119,10 +119,9 @@ impl Search {
             }
         }
         // If not a single one is up to date, they were set up anew and count from the beginning.
-        if behind.len() == order.len()
-            && let Some(named) = behind.iter().max_by_key(|named| named.epoch)
-        {
-            self.epoch.store(named.epoch, Ordering::Release);
+        let latest = behind.iter().max().filter(|_| behind.len() == order.len());
+        if let Some(epoch) = latest {
+            self.epoch.store(*epoch, Ordering::Release);
         }
         Err(failures.into_error(&self.sentinels.master))
     }

@@ -45,6 +45,7 @@ pub(super) async fn ask(
     let [about, whom] = answers.as_slice() else {
         return Err(odd());
     };
+    let epoch = field(about, "config-epoch").and_then(|epoch| epoch.parse().ok());
     match whom {
         Value::Nil => {
             let known = match timeout(limit, connection.ask(&sentinel(&["MASTERS"]))).await {
@@ -61,9 +62,7 @@ pub(super) async fn ask(
         whom => Ok(Ok(Named {
             primary: read_address(whom).ok_or_else(odd)?,
             // A user who may not see more can still find the primary.
-            epoch: field(about, "config-epoch")
-                .and_then(|epoch| epoch.parse().ok())
-                .unwrap_or(0),
+            epoch: epoch.unwrap_or(0),
         })),
     }
 }

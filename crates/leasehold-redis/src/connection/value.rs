@@ -15,10 +15,8 @@ pub(crate) fn text_of(value: &Value) -> Option<String> {
 /// One field of an answer that names its fields.
 pub(crate) fn field(value: &Value, name: &str) -> Option<String> {
     let is_it = |(field, _): &(&Value, &Value)| text_of(field).as_deref() == Some(name);
-    value
-        .as_map_iter()?
-        .find(is_it)
-        .and_then(|(_, value)| text_of(value))
+    let (_, value) = value.as_map_iter()?.find(is_it)?;
+    text_of(value)
 }
 
 /// The parts of an answer that is a list.

@@ -38,12 +38,10 @@ impl Cluster {
 
     /// Handles a changed map: a node that is not on it receives nothing.
     pub(super) fn check_home(&self) {
+        let on_map = |node: &Address| lock(&self.map).topology.nodes().any(|it| it == node);
         if let Some(wire) = self.home()
             && let Some(named) = &wire.server.named
-            && !lock(&self.map)
-                .topology
-                .nodes()
-                .any(|node| *node == named.primary)
+            && !on_map(&named.primary)
         {
             wire.leave();
         }

@@ -100,12 +100,10 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
         Value::Nil => String::new(),
         endpoint => text_of(endpoint)?,
     };
+    let ip = || rest.get(1).and_then(|more| field(more, "ip"));
     let host = match &*host {
         // A name was to be announced, and none was set.
-        "?" => rest
-            .get(1)
-            .and_then(|more| field(more, "ip"))
-            .unwrap_or_default(),
+        "?" => ip().unwrap_or_default(),
         _ => host,
     };
     Some(address_said(&host, u16::try_from(*port).ok()?, asked))

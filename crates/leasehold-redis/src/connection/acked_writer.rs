@@ -105,7 +105,7 @@ impl AckedWriter {
 }
 
 /// The place of a task that sends until nothing waits, and has none then. If it is dropped before
-/// (its runtime ends), nothing stays behind in the line.
+/// (its runtime ends), and it is the last, nothing stays behind in the line.
 struct Sender {
     line: Arc<Mutex<Vec<Job>>>,
     place: Option<Arc<()>>,
@@ -128,7 +128,9 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut line = lock(&self.line);
-        if self.place.take().is_some() {
+        // Besides this one the writer has one.
+        let is_last = |place: Arc<()>| Arc::strong_count(&place) <= 2;
+        if self.place.take().is_some_and(is_last) {
             line.clear();
         }
     }

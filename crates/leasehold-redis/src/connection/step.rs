@@ -100,14 +100,16 @@ pub(crate) async fn send(
     delivery: Delivery<'_>,
     request: &Request<'_>,
 ) -> Result<Sent, StoreError> {
-    for _ in 0..=RELIES {
+    for relied in 0..=RELIES {
         let loads = wire.loads.load(Ordering::Acquire);
         let sent = send_as(wire, delivery, request, false).await?;
         if !matches!(&sent.0, Value::ServerError(error) if error.code() == "NOSCRIPT") {
             return Ok(sent);
         }
         // What is seldom needed does not make every request larger.
-        if let Some(sent) = Box::pin(send_in_full(wire, delivery, request, loads)).await? {
+        if relied < RELIES
+            && let Some(sent) = Box::pin(send_in_full(wire, delivery, request, loads)).await?
+        {
             return Ok(sent);
         }
     }

@@ -237,6 +237,7 @@ impl ConnectionManager {
                     return;
                 }
                 match link.connect().await {
+                    _ if link.is_up() => return,
                     Ok(wire) => return link.publish(wire),
                     Err(error) => {
                         tracing::debug!(%error, "cannot connect");

@@ -104,7 +104,8 @@ impl Handshake {
             tracing::warn!(
                 %url,
                 maxmemory_policy,
-                "this server may evict locks and grant them twice; set maxmemory-policy to noeviction"
+                "this server may evict locks and grant them twice; set maxmemory-policy to \
+                 noeviction"
             );
         }
         let run_id = field("run_id").to_owned();

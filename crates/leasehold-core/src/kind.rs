@@ -128,7 +128,10 @@ impl fmt::Display for Mode {
 enum Written {
     Exclusive,
     Shared,
-    Permits { of: u32, take: u32 },
+    Permits {
+        of: u32,
+        take: u32,
+    },
     #[serde(untagged)]
     Pair(Capacity, u64),
 }

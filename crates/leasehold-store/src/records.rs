@@ -132,9 +132,8 @@ pub(crate) fn the_only(taken: Taken) -> Result<Outcome, StoreError> {
         Ok(outcomes) => outcomes.into_iter().next(),
         Err((_, outcome)) => Some(*outcome),
     };
-    outcome.ok_or_else(|| {
-        StoreError::new(ErrorKind::Unavailable, "the store has not taken the step")
-    })
+    outcome
+        .ok_or_else(|| StoreError::new(ErrorKind::Unavailable, "the store has not taken the step"))
 }
 
 #[async_trait]

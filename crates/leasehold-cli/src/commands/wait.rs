@@ -58,17 +58,19 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             });
             Ok::<_, Failure>(is_free)
         };
-        Ok(match retries.retry(&mut session.signals, until_free).await? {
-            ControlFlow::Continue(true) => exit::OK.into(),
-            ControlFlow::Continue(false) => {
-                args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()
-            }
-            ControlFlow::Break(signal) => {
-                let keys = std::slice::from_ref(key);
-                printer.event(Event::withdrawn(keys, signal, retries.elapsed()));
-                Status::ended_by(signal)
-            }
-        })
+        Ok(
+            match retries.retry(&mut session.signals, until_free).await? {
+                ControlFlow::Continue(true) => exit::OK.into(),
+                ControlFlow::Continue(false) => {
+                    args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()
+                }
+                ControlFlow::Break(signal) => {
+                    let keys = std::slice::from_ref(key);
+                    printer.event(Event::withdrawn(keys, signal, retries.elapsed()));
+                    Status::ended_by(signal)
+                }
+            },
+        )
     };
     let store = &args.common.store.settings;
     let asking = (std::slice::from_ref(key), Patience::of(store));

@@ -295,9 +295,8 @@ mod tests {
     async fn after_a_pause_the_store_is_read_before_anything_is_answered() {
         let client = leasehold::connect("memory:").await.unwrap();
         let reader = Reader::begin(client.clone(), Duration::from_secs(1));
-        let seen = |reader: &Reader| {
-            reader.with(|table| (table.locks().count(), table.failure.is_some()))
-        };
+        let seen =
+            |reader: &Reader| reader.with(|table| (table.locks().count(), table.failure.is_some()));
         assert_eq!(reader.make(seen).await, (0, false));
         let error = client.mutex("").err().unwrap();
         let failed = Update::Failed(error);

@@ -101,7 +101,8 @@ pub(crate) type Entries = Vec<(String, Option<Vec<u8>>)>;
 
 /// Reads what the script answers: the id of each entry, and its fields and values by turns.
 pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreError> {
-    let entries: Vec<(String, BTreeMap<Vec<u8>, Vec<u8>>)> = match value {
+    type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+    let entries: Vec<(String, Fields)> = match value {
         Value::ServerError(error) if error.code() == "LHTYPE" => {
             return Err(errors::corrupt(
                 format!("the key {log} is not an audit log: another program uses this name"),

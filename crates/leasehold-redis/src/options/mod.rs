@@ -127,13 +127,17 @@ const OF_ALL: &[Param<RedisOptions>] = &[
         let read = |text: &str| acknowledge::parse(text).map(|it| options.acknowledge = it);
         Field::custom(shown, read)
     }),
-    ("acknowledge_timeout", |options| match &mut options.acknowledge {
-        Some(policy) => DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT),
-        None => Refused(not_acknowledged()),
+    ("acknowledge_timeout", |options| {
+        match &mut options.acknowledge {
+            Some(policy) => DurationOr(&mut policy.timeout, acknowledge::USUAL_TIMEOUT),
+            None => Refused(not_acknowledged()),
+        }
     }),
-    ("acknowledge_renewals", |options| match &mut options.acknowledge {
-        Some(policy) => YesNo(&mut policy.renewals, true),
-        None => Refused(not_acknowledged()),
+    ("acknowledge_renewals", |options| {
+        match &mut options.acknowledge {
+            Some(policy) => YesNo(&mut policy.renewals, true),
+            None => Refused(not_acknowledged()),
+        }
     }),
     ("restart", |options| {
         let shown = options.restart.quarantine();

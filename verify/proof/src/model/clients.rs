@@ -16,7 +16,9 @@ mod wire;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use leasehold_core::{Arrival, Failure, KeyMachine, Mode, Moment, Queue, Response, StoreTime, Token};
+use leasehold_core::{
+    Arrival, Failure, KeyMachine, Mode, Moment, Queue, Response, StoreTime, Token,
+};
 use serde::Deserialize;
 
 use self::client::Client;

@@ -157,7 +157,7 @@ impl Lock for Broken {
                 Err(failure) => failed = Some(failure),
             }
             let over = |limit: Duration| u128::from(now() - asked) >= limit.as_micros();
-            if patience.map_or(failed.is_some(), over) {
+            if patience.map_or_else(|| failed.is_some(), over) {
                 return Err(failed.unwrap_or_else(Failure::busy));
             }
             self.pause().await;

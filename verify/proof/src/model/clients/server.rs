@@ -1,6 +1,8 @@
 //! The server, and what comes out of it.
 
-use leasehold_core::{ClaimView, Command, Event, Key, Now, Outcome, Push, Reply, Response, Snapshot};
+use leasehold_core::{
+    ClaimView, Command, Event, Key, Now, Outcome, Push, Reply, Response, Snapshot,
+};
 
 use super::wire::{Message, What};
 use super::{ClientsModel, State, inbox};

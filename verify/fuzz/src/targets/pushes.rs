@@ -30,8 +30,15 @@ fn published(push: &Push) -> String {
     };
     match push {
         Push::Granted {
-            token, at, proof, ..
-        } => format!("2 g {arrival} {token} {} {proof} {key}", at.0),
+            token,
+            behind,
+            at,
+            proof,
+            ..
+        } => match behind {
+            None => format!("2 g {arrival} {token} {} {proof} {key}", at.0),
+            Some(behind) => format!("2 f {arrival} {token} {behind} {} {proof} {key}", at.0),
+        },
         Push::Next { left, .. } => format!("2 n {arrival} {} 0 {key}", left.as_micros()),
         Push::Revoked { at, proof, .. } => format!("2 r {arrival} {} {proof} {key}", at.0),
         Push::Adopted { at, proof, .. } => format!("2 a {arrival} {} {proof} {key}", at.0),

@@ -44,7 +44,7 @@ impl Queue {
                 still => {
                     let waits = self.waiting.get(arrival);
                     let returned = still.is_some() || waits.is_some();
-                    if let Some(event) = ended(was, returned, command, at) {
+                    if let Some(event) = ended(was, returned, (command, reply), at) {
                         let id = &waits.unwrap_or(was).id;
                         let claim = id.to_string();
                         let hold = was.audited(*token, was.mode);
@@ -118,7 +118,12 @@ fn changes(
 }
 
 /// How a hold has ended. The end of a minimum hold was said when its claim was released.
-fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Option<AuditEvent> {
+fn ended(
+    was: &Entry,
+    returned: bool,
+    (command, reply): (&Command, &Reply),
+    at: StoreTime,
+) -> Option<AuditEvent> {
     let (since, kept_until) = (was.since, None);
     if was.deadline <= at {
         let found_by = command.id().map(ToString::to_string).unwrap_or_default();
@@ -140,6 +145,10 @@ fn ended(was: &Entry, returned: bool, command: &Command, at: StoreTime) -> Optio
             by: by.clone(),
         }),
         Command::Bury { .. } => Some(AuditEvent::Died { since, kept_until }),
+        Command::Release(_) if *reply == (Reply::Released { held: false }) => {
+            // Its run had ended before it left.
+            Some(AuditEvent::Returned)
+        }
         Command::Release(_)
         | Command::Void(Void {
             whose: Voided::Claim { released: true, .. },

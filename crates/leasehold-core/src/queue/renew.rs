@@ -91,12 +91,16 @@ impl Queue {
             return;
         };
         // All claims of the hold get the new token, so that the former client's
-        // writes are fenced whichever of them it uses.
+        // writes are fenced whichever of them it uses. What has expired is not taken over.
         let token = self.next_token(step);
         self.last_token = token;
         let hold = (old, Arrival(0))..=(old, Arrival(u64::MAX));
         let hold = self.granted.extract_if(hold, |_, _| true);
         for ((_, arrival), entry) in hold.collect::<Vec<_>>() {
+            if entry.deadline <= step.now {
+                self.places.remove(&entry.id);
+                continue;
+            }
             let place = (Some(token), arrival);
             self.places.insert(entry.id.clone(), place);
             self.granted.insert((token, arrival), entry);

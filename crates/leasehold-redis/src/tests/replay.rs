@@ -428,6 +428,73 @@ fn rare_turns_are_those_of_the_core() {
     assert_eq!(refused, Reply::Superseded);
 }
 
+/// Each was found by the long form only.
+#[test]
+fn rarer_turns_are_those_of_the_core() {
+    let server = RedisServer::start();
+    let clock = StoreTime(START);
+    let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
+    let inbox = || Inbox::new(HEARD[0]).unwrap();
+    let claim = |number| Claim {
+        inbox: Some(inbox()),
+        waiter_ttl: hour,
+        runs: true,
+        ..Claim::new(id(number), Mode::EXCLUSIVE, hour)
+    };
+    let begin = |kind| {
+        server.command(&["FLUSHALL"]);
+        let mut twin = Twin::of(&server, &HEARD, kind);
+        twin.restart("rarer");
+        twin
+    };
+
+    // What is void stays so for as long where somebody watches the key.
+    let mut twin = begin(Kind::Member);
+    let (id_1, released) = (id(1), false);
+    let whose = Voided::Claim { id: id_1, released };
+    let up_to = Token::from(START);
+    twin.step(&Command::Void(Void { up_to, whose }), clock);
+    let watch = Command::Watch {
+        inbox: inbox(),
+        ttl: second,
+    };
+    twin.step(&watch, clock + second);
+
+    // A claim that is granted behind another is sent back as a quarantine begins, and leaves.
+    let mut twin = begin(Kind::Gated);
+    twin.step(&Command::Claim(claim(1)), clock);
+    let open = clock + hour / 2;
+    twin.step(&Command::Renew(Renew::new(id(1), hour)), open);
+    let follows = twin.step(&Command::Claim(claim(2)), open);
+    let is_behind = matches!(follows, Reply::Standing(it) if it.behind.is_some());
+    assert!(is_behind, "{follows:?}");
+    twin.forget_marker();
+    let left = twin.step(&release(id(2)), open);
+    assert_eq!(left, Reply::Released { held: false });
+
+    // Another takes an owner's hold over, of which one claim has expired.
+    let mut twin = begin(Kind::Alone);
+    for (number, lease_ttl) in [(1, second), (2, hour)] {
+        let owned = Claim {
+            lease_ttl,
+            runs: false,
+            secret: Some(OwnerSecret::from_random(7)),
+            ..claim(number)
+        };
+        assert!(twin.step(&Command::Claim(owned), clock).is_grant());
+    }
+    let (inbox, owner) = (None, ClientInfo::default());
+    let adopt = Some(Adopt { inbox, owner });
+    let (to, version) = (id(9), 0);
+    let rotate = Some(Rotate { to, version, adopt });
+    let renew = Renew {
+        rotate,
+        ..Renew::new(id(2), hour)
+    };
+    twin.step(&Command::Renew(renew), clock + 2 * second);
+    assert_eq!(twin.places[0].queue.look(clock).holders.len(), 1);
+}
+
 /// Nothing but the raised token is written then.
 #[test]
 fn a_break_of_nothing_works_when_the_memory_is_full() {

@@ -85,7 +85,8 @@ local function watch_key(command)
   end
   -- Queue::is_blank, by and large: in a cluster, too, who watches a key that nobody uses leaves
   -- nothing.
-  if in_cluster and last_token + last_arrival + buried_count + granted + waiting == 0 then
+  if in_cluster and last_token + last_arrival + buried_count + granted + waiting == 0
+    and open_votes().void + #votes.callers == 0 then
     -- What the record says of its end is made true again, also where it said more.
     SPARE, expires = watchers > 0 and math.min(SPARE, 60000000) or 0, 0
   end

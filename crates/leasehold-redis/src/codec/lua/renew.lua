@@ -25,13 +25,19 @@ local function adopt(claim, former_id, client)
     size = size + 1
     members[size] = find(members[size - 1].next)
   end
+  -- What has expired is not taken over.
   for _, member in ipairs(members) do
-    unlink(member)
-    member.token = token
-    if not member.kept then
-      audit('a', member, before, 0)
+    live(member.id)
+  end
+  for _, member in ipairs(members) do
+    if find(member.id) then
+      unlink(member)
+      member.token = token
+      if not member.kept then
+        audit('a', member, before, 0)
+      end
+      granted, first_granted, last_granted = append(member, granted, first_granted, last_granted)
     end
-    granted, first_granted, last_granted = append(member, granted, first_granted, last_granted)
   end
 end
 

@@ -78,7 +78,7 @@ pub struct TestStore {
 #[derive(Debug, Default)]
 struct State {
     fault: Mutex<Fault>,
-    sinks: Mutex<Vec<Weak<dyn PushSink>>>,
+    open: Mutex<Vec<Weak<Hears>>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -157,9 +157,9 @@ impl TestStore {
         let before = std::mem::replace(&mut *lock(&self.state.fault), fault);
         if before == Fault::Unavailable && fault != Fault::Unavailable {
             // What was not told meanwhile is looked for.
-            let sinks = lock(&self.state.sinks).clone();
-            for sink in sinks.iter().filter_map(Weak::upgrade) {
-                sink.push(Push::Reset);
+            let open = lock(&self.state.open).clone();
+            for inbox in open.iter().filter_map(Weak::upgrade) {
+                inbox.push(Push::Reset);
             }
         }
     }
@@ -272,10 +272,10 @@ impl LockStore for TestClient {
     }
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        lock(&self.state.sinks).retain(|sink| sink.strong_count() > 0);
-        lock(&self.state.sinks).push(Arc::downgrade(&sink));
         let state = self.state.clone();
         let hears = Arc::new(Hears { sink, state });
+        lock(&self.state.open).retain(|inbox| inbox.strong_count() > 0);
+        lock(&self.state.open).push(Arc::downgrade(&hears));
         let listening = LockStore::listen(&self.memory, hears);
         self.state.answer(listening).await
     }

@@ -214,12 +214,18 @@ async fn who_is_unavailable_still_has_not_come_back() -> Result<(), leasehold::E
     let count = Arc::new(AtomicU32::new(0));
     let observer = Reconnects(count.clone());
     let client = store.builder().observer(observer).connect().await?;
-    let _lease = client.mutex("k")?.lock().await?;
+    let lease = client.mutex("k")?.lock().await?;
     // Its client listens by now.
     sleep(Duration::from_secs(1)).await;
     store.make_unavailable();
     store.make_unavailable();
     assert_eq!(count.load(Ordering::SeqCst), 0);
+    store.restore();
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    drop(lease);
+    // Without a claim it listens no more.
+    sleep(Duration::from_secs(5)).await;
+    store.make_unavailable();
     store.restore();
     assert_eq!(count.load(Ordering::SeqCst), 1);
     Ok(())

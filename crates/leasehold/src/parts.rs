@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use leasehold_core::{ClaimId, End, Invalid, Key, Mode, Token};
+use leasehold_core::{ClaimId, Deadlines, End, Invalid, Key, Mode, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -226,7 +226,8 @@ impl Lock {
         &self,
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
-        let taken = self.take_over(parts).await?;
+        let deadlines = Wait::No.deadlines(&self.session);
+        let taken = self.take_over(parts, deadlines).await?;
         taken.map_err(|why| {
             let hint = "recover it instead: that makes a new claim in that case";
             self.adopt_error(StoreError::new(ErrorKind::Lost, why).with_hint(hint))
@@ -249,7 +250,7 @@ impl Lock {
         mut how: LockOptions,
     ) -> Result<Option<Recovered<K>>, Error> {
         let deadlines = how.wait.deadlines(&self.session);
-        let mut taken = self.take_over(parts).await;
+        let mut taken = self.take_over(parts, deadlines).await;
         // A store that cannot do it now is waited for, as where a lease is acquired.
         while let Some(pause) = taken.as_ref().err().and_then(Error::retry_after) {
             let left = deadlines.left_to_wait(clock::now());
@@ -261,7 +262,7 @@ impl Lock {
                 Ok(())
             });
             paused.await.map_err(|error| self.adopt_error(error))?;
-            taken = self.take_over(parts).await;
+            taken = self.take_over(parts, deadlines).await;
         }
         if let Wait::For(limit) = &mut how.wait {
             *limit = deadlines.left_to_wait(clock::now());
@@ -277,17 +278,18 @@ impl Lock {
     async fn take_over<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
+        deadlines: Deadlines,
     ) -> Result<Result<Lease<K>, &'static str>, Error> {
-        let started = clock::now();
         let checked = self.request.check();
         let checked = checked.and_then(|()| Ok(self.check_parts(&parts.written)?));
         checked.map_err(|error| self.adopt_error(error))?;
         let mut request = self.request.clone();
         request.mode = parts.mode();
-        let adopted = self.session.adopt(&request, parts.claim(), parts.version());
-        let adopted = adopted.await.map_err(|error| self.adopt_error(error))?;
-        Ok(match adopted {
-            Ok(claim) => Ok(Lease::new(claim, &request, clock::now().since(started))),
+        let (id, version) = (parts.claim(), parts.version());
+        let adopted = self.session.adopt(&request, id, version, deadlines).await;
+        let waited = clock::now().since(deadlines.began);
+        Ok(match adopted.map_err(|error| self.adopt_error(error))? {
+            Ok(claim) => Ok(Lease::new(claim, &request, waited)),
             Err(End::Superseded) => {
                 Err("another process has taken over the claim, or its id was replaced")
             }

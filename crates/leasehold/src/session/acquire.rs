@@ -112,8 +112,8 @@ impl Session {
         request: &AcquireRequest,
         id: &ClaimId,
         version: u64,
+        deadlines: Deadlines,
     ) -> Outcome {
-        let deadlines = Self::deadlines().without_waiting(request.terms.operation);
         let adopt = async {
             let rotate = Rotate {
                 to: self.claim_id()?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold::fence::Gate;
 use leasehold::observe::{Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
-use leasehold::{Client, ErrorKind, Loss, blocking};
+use leasehold::{Client, ErrorKind, LockOptions, Loss, blocking};
 use tokio::time::{Instant, advance, sleep};
 
 /// The code under test: one report at a time.
@@ -312,6 +312,23 @@ async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {
 #[test]
 fn the_page_quotes_what_is_tested() {
     super::fencing_examples::quotes("testing.md", "testing_page.rs", 4);
+}
+
+/// It is that of the whole call, also while a lease is taken over.
+#[tokio::test(start_paused = true)]
+async fn a_recovery_ends_with_its_limit() -> Result<(), leasehold::Error> {
+    let store = TestStore::new();
+    let report = store.connect().await?.mutex("report")?;
+    let lease = report.lock().await?;
+    let saved = lease.parts()?;
+    store.make_slow(Duration::from_secs(60));
+    let begun = Instant::now();
+    let within = LockOptions::new().within(Duration::from_secs(2));
+    let error = report.recover(&saved, within).await.unwrap_err();
+    assert!(error.is_unavailable());
+    assert_eq!(begun.elapsed().as_secs(), 2);
+    assert!(error.reason().ends_with("2s, the time limit of the call"));
+    Ok(())
 }
 
 /// Also of a lease that is shorter than a request may take: it was valid to the end of the work.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_core::{
     Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, GRACE, Key,
-    Moment, Phase, Transmit,
+    Moment, Phase, Transmit, written,
 };
 
 use super::claim_slot::{Carried, ClaimSlot};
@@ -180,7 +180,7 @@ impl ClaimHandle {
     pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
         self.session.check_caller()?;
         let _under_way = UnderWay::new(&*self.session, |it| &it.under_way);
-        let limit = self.session.settings.operation_timeout;
+        let (limit, began) = (self.session.settings.operation_timeout, clock::now());
         let begin = |claim: &mut ClaimMachine, now| {
             self.slot.give_back(now);
             claim.release(now);
@@ -193,7 +193,12 @@ impl ClaimHandle {
         });
         let released = released.await;
         self.released = true;
-        released.ok_or_else(|| self.last_error(|| super::unanswered(limit)))
+        let silent = || match clock::now().since(began) {
+            // It has expired before.
+            took if took < limit => super::no_answer(&written(took)),
+            _ => super::unanswered(limit),
+        };
+        released.ok_or_else(|| self.last_error(silent))
     }
 
     /// Why the store could not be asked.

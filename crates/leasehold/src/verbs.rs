@@ -127,10 +127,10 @@ macro_rules! single_key {
                 Ok(self $(.$inner)? .inspect().await?.holders)
             }
 
-            /// Polls instead of waiting in the queue: retries with the pauses of `retry`, until
-            /// the key is free and nobody waits for it, or its owner holds it. Waiters in the
-            /// queue come first; a lock that is also [unfair](crate::Mutex::unfair) may overtake
-            /// them.
+            /// Polls instead of waiting in the queue: retries with the pauses of `retry`, of at
+            /// least 1 ms, until the key is free and nobody waits for it, or its owner holds it.
+            /// Waiters in the queue come first; a lock that is also
+            /// [unfair](crate::Mutex::unfair) may overtake them.
             ///
             /// Stores without a queue are always polled, by default with
             /// [`crate::Retry::default`], or with pauses below 150 ms if they do not push either

@@ -14,7 +14,7 @@ use tokio::sync::MutexGuard;
 use super::acquire::Outcome;
 use super::keys::Watched;
 use super::request::{AcquireRequest, timed_out};
-use super::timing::{ASK_AFTER_LAPSE, POLLING};
+use super::timing::{ASK_AFTER_LAPSE, POLLING, SHORTEST_PAUSE};
 use super::watch_key::KeyWatcher;
 use super::{Session, random_u64};
 use crate::clock;
@@ -93,7 +93,7 @@ impl Session {
                 watched.known.store(true, Ordering::SeqCst);
             }
             // Pauses have no end.
-            let pause = pause.unwrap_or(ASK_AFTER_LAPSE);
+            let pause = pause.unwrap_or(ASK_AFTER_LAPSE).max(SHORTEST_PAUSE);
             let left = deadlines.left_to_wait(clock::now());
             if left.is_zero() {
                 return Err(refused.unwrap_or_else(timed_out));

@@ -39,6 +39,9 @@ pub(super) const POLLING: Retry = Retry::FullJitter {
     cap: Duration::from_millis(150),
 };
 
+/// The shortest of their pauses, whatever is set: without any they would be a flood of requests.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// Who asks without a place in line asks this much later, at most, than the time at which what
 /// blocks the key can expire.
 pub(super) const ASK_AFTER_LAPSE: Duration = Duration::from_millis(10);

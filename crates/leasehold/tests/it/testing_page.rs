@@ -8,7 +8,8 @@ use std::time::Duration;
 use leasehold::fence::Gate;
 use leasehold::observe::{Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
-use leasehold::{Client, ErrorKind, LockOptions, Loss, blocking};
+use leasehold::{Client, ErrorKind, LockOptions, Loss, Retry, blocking};
+use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 
 /// The code under test: one report at a time.
@@ -312,6 +313,31 @@ async fn a_clock_that_runs_is_the_real_one() -> Result<(), leasehold::Error> {
 #[test]
 fn the_page_quotes_what_is_tested() {
     super::fencing_examples::quotes("testing.md", "testing_page.rs", 4);
+}
+
+/// It would be a flood of requests.
+#[tokio::test(start_paused = true)]
+async fn who_polls_without_a_pause_makes_one() -> Result<(), leasehold::Error> {
+    let (store, asked) = (TestStore::new(), Arc::new(AtomicU32::new(0)));
+    let _other = store.busy("report").await?;
+    let counts = asked.clone();
+    let observer = move |_: &ObservedClaim, fact: Fact| {
+        counts.fetch_add(u32::from(fact == Fact::Requested), Ordering::SeqCst);
+    };
+    let client = store.builder().observer(observer).connect().await?;
+    let polls = client.mutex("report")?.retrying(Retry::Fixed(Duration::ZERO));
+    let yields = async {
+        for _ in 0..100 {
+            yield_now().await;
+        }
+    };
+    tokio::select! {
+        lease = polls.lock() => panic!("{lease:?}"),
+        () = yields => {}
+    }
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((1..300).contains(&asked), "{asked}");
+    Ok(())
 }
 
 /// It is that of the whole call, also while a lease is taken over.

@@ -115,6 +115,8 @@ impl ClaimHandle {
                 Err(due) => due,
             };
             if let Some(sending) = &driving.sending {
+                // It need not be kept while the answer is under way.
+                drop(changed);
                 let answer = self.session.carry(&self.home.key, sending).await;
                 answered = driving.sending.take().map(|sent| (sent, answer));
             } else if let Some(due) = due {

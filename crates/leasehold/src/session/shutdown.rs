@@ -151,17 +151,14 @@ impl Session {
         let _elsewhere = Elsewhere::wait(&self.runtime);
         // Whatever it sleeps for.
         self.ensure_awake(Moment(u64::MAX), Moment(0));
-        let check_open = || match self.shutdown.closed() {
-            Some(closed) => Err(closed.error()),
-            None => Ok(()),
-        };
-        check_open()?;
+        let closed = || self.shutdown.closed().map(Closed::error);
+        closed().map_or(Ok(()), Err)?;
         let done = tokio::select! {
             biased;
             done = work => Some(done),
             () = closing => None,
         };
-        check_open()?;
+        closed().map_or(Ok(()), Err)?;
         done.unwrap_or_else(|| Err(Closed::ShutDown.error()))
     }
 
@@ -175,10 +172,8 @@ impl Session {
 
     /// Refuses calls in a forked process, also those that need no runtime.
     pub(crate) fn check_process(&self) -> Result<(), StoreError> {
-        match self.is_inherited() {
-            true => Err(Closed::Forked.error()),
-            false => Ok(()),
-        }
+        let forked = self.is_inherited().then(|| Closed::Forked.error());
+        forked.map_or(Ok(()), Err)
     }
 
     /// Whether it is that of the process from which this one was forked. Nothing of it may be sent,

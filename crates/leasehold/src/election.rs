@@ -10,10 +10,13 @@ use leasehold_store::debug;
 
 pub use self::observe::Leaders;
 use self::observe::leader;
+use crate::clock;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
+use crate::session::request::call_unanswered;
+use crate::sync::timeout;
 use crate::verbs::options;
 use crate::waiting::LockOptions;
 
@@ -173,11 +176,16 @@ impl Election {
         how: LockOptions,
     ) -> Result<RecoveredLeadership, Error> {
         let candidate = self.candidate(&note)?;
+        let deadlines = how.wait.deadlines(&candidate.session);
         let Recovered { lease, is_new } = candidate.recover_as(parts, how).await?;
-        let leadership = Leadership { lease };
         if !is_new {
-            leadership.proclaim(note).await?;
+            let noted = timeout(deadlines.left(clock::now()), lease.set_note(note)).await;
+            noted.unwrap_or_else(|_| {
+                let late = call_unanswered(&candidate.request.terms, deadlines, false);
+                Err(lease.error(Operation::Proclaim, late))
+            })?;
         }
+        let leadership = Leadership { lease };
         Ok(RecoveredLeadership { leadership, is_new })
     }
 

@@ -58,7 +58,7 @@ impl AcquireRequest {
 
 /// That the store gave no answer to a call; and which limit that was. `in_line`: its claim kept a
 /// place, and the store had the waiter TTL to answer.
-pub(super) fn call_unanswered(terms: &Terms, deadlines: Deadlines, in_line: bool) -> StoreError {
+pub(crate) fn call_unanswered(terms: &Terms, deadlines: Deadlines, in_line: bool) -> StoreError {
     let limit = match deadlines.give_up {
         Some(end) if clock::now() >= end => {
             let limit = end.since(deadlines.began);

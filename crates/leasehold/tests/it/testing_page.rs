@@ -340,20 +340,32 @@ async fn who_polls_without_a_pause_makes_one() -> Result<(), leasehold::Error> {
     Ok(())
 }
 
-/// It is that of the whole call, also while a lease is taken over.
+/// It is that of the whole call, also while a lease is taken over, or its note published.
 #[tokio::test(start_paused = true)]
 async fn a_recovery_ends_with_its_limit() -> Result<(), leasehold::Error> {
     let store = TestStore::new();
-    let report = store.connect().await?.mutex("report")?;
+    let client = store.connect().await?;
+    let (report, office) = (client.mutex("report")?, client.election("office")?);
+    let leads = office.campaign("one").await?;
     let lease = report.lock().await?;
     let saved = lease.parts()?;
     store.make_slow(Duration::from_secs(60));
     let begun = Instant::now();
     let within = LockOptions::new().within(Duration::from_secs(2));
-    let error = report.recover(&saved, within).await.unwrap_err();
+    let error = report.recover(&saved, within.clone()).await.unwrap_err();
     assert!(error.is_unavailable());
     assert_eq!(begun.elapsed().as_secs(), 2);
     assert!(error.reason().ends_with("2s, the time limit of the call"));
+    let saved = leads.lease().parts()?;
+    store.make_slow(Duration::from_millis(1500));
+    let begun = Instant::now();
+    let slower = async {
+        sleep(Duration::from_secs(1)).await;
+        store.make_slow(Duration::from_secs(60));
+    };
+    let (late, ()) = tokio::join!(office.recover(&saved, "two", within), slower);
+    assert!(late.unwrap_err().is_unavailable());
+    assert_eq!(begun.elapsed().as_secs(), 2);
     Ok(())
 }
 

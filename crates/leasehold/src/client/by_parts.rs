@@ -6,8 +6,7 @@ use leasehold_core::{Release, ReleaseReply, Renew, RenewReply};
 
 use super::Client;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
-use crate::lease::LeaseKind;
-use crate::lease::Released;
+use crate::lease::{LeaseKind, Released};
 use crate::parts::LeaseParts;
 use crate::settings::check_ttl;
 use crate::store::Verbs as _;

@@ -57,9 +57,8 @@ impl Snowflake {
         let since = millis(now).saturating_sub(self.epoch).min(LIFE);
         let at_least = since << SEQUENCE_BITS;
         let after = |free: u64| Some(free.max(at_least) + 1);
-        let free = self
-            .free
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+        let order = Ordering::Relaxed;
+        let free = self.free.fetch_update(order, order, after);
         let taken = free.unwrap_or_else(|free| free).max(at_least);
         let (time, sequence) = (taken >> SEQUENCE_BITS, taken & ((1 << SEQUENCE_BITS) - 1));
         if time >= LIFE {

@@ -143,9 +143,8 @@ impl<K: LeaseKind> MultiLease<K> {
             (part, loss) = first_lost(&self.leases) => Err(part.lost_error(Operation::Hold, loss)),
             done = work => Ok(done),
         }?;
-        self.leases
-            .iter()
-            .try_for_each(|part| part.check_held(Operation::Hold))?;
+        let mut parts = self.leases.iter();
+        parts.try_for_each(|part| part.check_held(Operation::Hold))?;
         Ok(done)
     }
 

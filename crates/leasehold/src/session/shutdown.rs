@@ -232,9 +232,8 @@ impl Session {
                 let (released, unconfirmed) = left();
                 let ending = self.shutdown.ending.load(Ordering::SeqCst);
                 // With nobody to release them, they lapse.
-                if unconfirmed + ending as u64 == 0
-                    || self.shutdown.closed() == Some(Closed::NoRuntime)
-                {
+                let lapse = self.shutdown.closed() == Some(Closed::NoRuntime);
+                if lapse || unconfirmed + ending as u64 == 0 {
                     return (released, unconfirmed);
                 }
                 departed.await;

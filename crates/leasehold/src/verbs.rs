@@ -417,7 +417,8 @@ macro_rules! adopting {
 
             /// Recovers a lease after a crash: takes over the lease of these parts, or acquires a
             /// new one if that claim no longer exists. Make sure that the former holder is dead,
-            /// as for [`Self::adopt_by_force`]. To wait for a new one, use `how`.
+            /// as for [`Self::adopt_by_force`]. To wait for a new one, use `how`: its limit is
+            /// that of the whole call.
             ///
             /// # Cancel safety
             /// Same as [`Self::adopt`].

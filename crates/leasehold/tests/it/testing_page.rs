@@ -325,7 +325,8 @@ async fn who_polls_without_a_pause_makes_one() -> Result<(), leasehold::Error> {
         counts.fetch_add(u32::from(fact == Fact::Requested), Ordering::SeqCst);
     };
     let client = store.builder().observer(observer).connect().await?;
-    let polls = client.mutex("report")?.retrying(Retry::Fixed(Duration::ZERO));
+    let (report, none) = (client.mutex("report")?, Retry::Fixed(Duration::ZERO));
+    let polls = report.retrying(none);
     let yields = async {
         for _ in 0..100 {
             yield_now().await;

@@ -68,7 +68,7 @@ use crate::{Client, ClientBuilder, Error, Lease};
 /// assert!(nightly.try_lock().await?.is_some());
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct TestStore {
     memory: Arc<MemoryStore>,
     state: Arc<State>,
@@ -90,11 +90,18 @@ enum Fault {
     Refuses,
 }
 
+impl Default for TestStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl TestStore {
     /// Makes an empty store that works.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let (memory, state) = (Arc::new(MemoryStore::new()), Arc::default());
+        Self { memory, state }
     }
 
     /// Connects a client with default settings.

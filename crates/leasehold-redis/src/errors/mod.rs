@@ -14,17 +14,16 @@ use redis::{RedisError, ServerError, make_extension_error};
 pub(crate) use self::opening::{Dialling, NO_ADDRESS, is_closed, of_closed, of_opening};
 use self::table::{Made, Outlook, find};
 
-/// The rule that gives a user just what leasehold needs.
+/// The rule that gives a user just what leasehold needs, and what to add to it.
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
     -@all +eval +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
-    +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping";
+    +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping; \
+    for a cluster add +cluster|slots +asking, for an audit log +xadd +xrange";
 
 /// The same in the classic layout.
 const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* \
-    -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping";
-
-/// What a user of a cluster needs besides.
-const ACL_IN_CLUSTER: &str = "+cluster|slots +asking";
+    -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping; \
+    for a cluster add +cluster|slots +asking";
 
 /// The rule for this user, with this prefix.
 pub(super) fn acl(user: &str, prefix: &str) -> String {
@@ -60,11 +59,7 @@ pub(super) fn no_right(commands: &str, prefix: &str) -> StoreError {
     let (shown, rule) = (tame(commands), acl("<name>", prefix));
     refused(
         format!("scripts of this user may not run {shown} on keys that begin with {prefix:?}"),
-        // Only an audit log needs these.
-        match commands.contains("XADD") {
-            true => format!("this rule is enough: {rule} +xadd +xrange"),
-            false => format!("this rule is enough: {rule}"),
-        },
+        format!("this rule is enough: {rule}"),
     )
 }
 
@@ -77,7 +72,9 @@ pub(super) fn of_server(error: &ServerError) -> StoreError {
 /// rule is enough there.
 pub(super) fn in_classic(error: StoreError) -> StoreError {
     match error.hint().is_some_and(|hint| hint.contains(ACL)) {
-        true => error.with_hint(format!("this rule is enough: {ACL_OF_CLASSIC}")),
+        true => error.with_hint(format!(
+            "this rule is enough (with the prefix you use): {ACL_OF_CLASSIC}"
+        )),
         false => error,
     }
 }
@@ -232,10 +229,7 @@ fn wrong_password(detail: &str) -> StoreError {
 fn no_permission(detail: &str) -> StoreError {
     refused(
         format!("the user may not do this: {detail}"),
-        format!(
-            "this rule is enough (with the prefix you use): {ACL}; for a cluster add \
-             {ACL_IN_CLUSTER}, for an audit log +xadd +xrange"
-        ),
+        format!("this rule is enough (with the prefix you use): {ACL}"),
     )
 }
 

@@ -11,7 +11,8 @@ use redis::ServerError;
 
 use super::table::{ANSWERS, Answer, Made, Outlook};
 use super::{
-    Dialling, is_answered, is_forbidden, lacking, of_connection, of_opening, of_server, refusal,
+    Dialling, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts, of_connection,
+    of_opening, of_server, refusal,
 };
 
 const FIRST: Dialling = Dialling {
@@ -309,5 +310,20 @@ fn a_command_that_is_named_is_the_remedy() {
     ] {
         let remedy = rule.map(|rule| format!("add {rule} to the user's ACL rule"));
         assert_eq!(lacking(said), remedy, "{said}");
+    }
+}
+
+/// Who follows it must not lose what they had.
+#[test]
+fn a_rule_that_is_enough_says_what_a_cluster_needs_besides() {
+    let denied = || of_server(&server_error("NOPERM No permissions to access a key"));
+    for (error, keys) in [
+        (no_scripts("app:", false), "~app:*"),
+        (no_scripts("app:", true), "~app:*"),
+        (no_right("HSET", "app:"), "~app:*"),
+        (denied(), "(with the prefix you use)"),
+        (in_classic(denied()), "(with the prefix you use)"),
+    ] {
+        says(error.hint().unwrap(), [keys, "+cluster|slots +asking"]);
     }
 }

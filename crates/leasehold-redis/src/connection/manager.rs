@@ -264,10 +264,7 @@ impl ConnectionManager {
         let Some(wire) = self.current() else {
             return self.named.notify_one();
         };
-        if let Some(ours) = &wire.server.named
-            && (named.epoch > ours.epoch || named.epoch == 0)
-            && named.primary != ours.primary
-        {
+        if wire.server.named.as_ref().is_some_and(|ours| named.replaces(ours)) {
             tracing::debug!(url = %self.endpoint.redacted, "a Sentinel reported another primary; \
              reconnecting");
             self.lost(&wire.socket.signals);

@@ -1,6 +1,6 @@
 //! Follows the primary that Sentinels watch: connects to it, and reconnects after a fail-over.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ pub(crate) struct Search {
     common: Arc<Common>,
     /// The one that answered last comes first.
     order: Mutex<Vec<Address>>,
-    /// The highest epoch that any has named.
-    epoch: AtomicU64,
+    /// The highest epoch that any has named, and what those that are behind have named since.
+    epochs: Mutex<(u64, BTreeMap<Address, u64>)>,
 }
 
 impl Search {
@@ -61,7 +61,7 @@ impl Search {
         options.access.set_login(user.clone(), password.clone());
         Self {
             order: Mutex::new(nodes.clone()),
-            epoch: AtomicU64::new(0),
+            epochs: Mutex::default(),
             nodes,
             sentinels,
             options,
@@ -81,9 +81,21 @@ impl Search {
 
     /// Whether another has named a primary of a later fail-over already: then
     /// this one has not heard of it yet, or cannot.
-    fn is_stale(&self, named: &Named) -> bool {
-        let latest = self.epoch.fetch_max(named.epoch, Ordering::AcqRel);
-        named.epoch < latest && named.epoch > 0
+    fn is_stale(&self, node: &Address, named: &Named) -> bool {
+        let (latest, behind) = &mut *lock(&self.epochs);
+        let is_stale = named.epoch < *latest && named.epoch > 0;
+        if !is_stale {
+            behind.clear();
+            *latest = named.epoch.max(*latest);
+            return false;
+        }
+        behind.insert(node.clone(), named.epoch);
+        // If not a single one is up to date, they were set up anew and count from the beginning.
+        if self.nodes.iter().all(|node| behind.contains_key(node)) {
+            *latest = behind.values().copied().max().unwrap_or(0);
+            behind.clear();
+        }
+        true
     }
 
     /// Asks the Sentinels in turn, and connects to the primary that they name.
@@ -94,15 +106,13 @@ impl Search {
         hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
-        let (mut tried, mut behind) = (Vec::new(), Vec::new());
-        let order = self.order();
-        for node in &order {
+        let mut tried = Vec::new();
+        for node in &self.order() {
             match self.ask(node).await {
                 Err(error) => failures.failed(node, error),
                 Ok(Err(names)) => failures.unknown(node, names),
-                Ok(Ok(named)) if self.is_stale(&named) => {
+                Ok(Ok(named)) if self.is_stale(node, &named) => {
                     failures.named(node, &named.primary, sentinel::behind());
-                    behind.push(named.epoch);
                 }
                 Ok(Ok(named)) if tried.contains(&named.primary) => {}
                 Ok(Ok(named)) => match self.open(endpoint, &named, hearing.clone()).await {
@@ -117,11 +127,6 @@ impl Search {
                     Err(error) => return Err(error),
                 },
             }
-        }
-        // If not a single one is up to date, they were set up anew and count from the beginning.
-        let latest = behind.iter().max().filter(|_| behind.len() == order.len());
-        if let Some(epoch) = latest {
-            self.epoch.store(*epoch, Ordering::Release);
         }
         Err(failures.into_error(&self.sentinels.master))
     }
@@ -189,7 +194,7 @@ impl Search {
         forbidden_or_lost(subscribed)?.ok();
         loop {
             let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await? {
-                Ok(named) if !self.is_stale(&named) => named,
+                Ok(named) if !self.is_stale(node, &named) => named,
                 _ => return Err(sentinel::behind()),
             };
             let Some(link) = link.upgrade() else {
@@ -239,6 +244,10 @@ mod tests {
             .collect()
     }
 
+    fn node(host: &str) -> Address {
+        Address::new(host, 26379)
+    }
+
     fn named(epoch: u64) -> Named {
         Named {
             primary: Address::new("h", 1),
@@ -249,7 +258,6 @@ mod tests {
     #[test]
     fn who_answers_is_asked_first() {
         let search = search();
-        let node = |name: &str| Address::new(name, 26379);
         search.rank(&node("c"), true);
         assert_eq!(first_letters(&search), "cab");
         search.rank(&node("c"), true);
@@ -264,11 +272,23 @@ mod tests {
     #[test]
     fn a_sentinel_that_missed_a_fail_over_is_not_believed() {
         let search = search();
-        assert!(!search.is_stale(&named(3)));
-        assert!(!search.is_stale(&named(4)));
-        assert!(search.is_stale(&named(3)));
-        assert!(!search.is_stale(&named(0)), "it does not say");
-        search.epoch.store(1, Ordering::Release);
-        assert!(!search.is_stale(&named(1)));
+        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch));
+        assert!(!is_stale("a", 3));
+        assert!(!is_stale("a", 4));
+        assert!(is_stale("b", 3));
+        assert!(!is_stale("c", 0), "it does not say");
+    }
+
+    /// Whether they are asked in one round, or one is listened to after the other.
+    #[test]
+    fn sentinels_that_were_set_up_anew_count_from_the_beginning() {
+        let search = search();
+        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch));
+        assert!(!is_stale("a", 9));
+        assert!(is_stale("b", 1) && is_stale("c", 2));
+        assert!(!is_stale("a", 9), "one knows better");
+        assert!(is_stale("a", 1) && is_stale("b", 1) && is_stale("c", 2));
+        assert!(is_stale("a", 1));
+        assert!(!is_stale("c", 2));
     }
 }

@@ -21,6 +21,14 @@ pub(crate) struct Named {
     pub(crate) epoch: u64,
 }
 
+impl Named {
+    /// Whether whoever uses `ours` has to leave it. Its epoch may be lower than ours: that of
+    /// Sentinels which were set up anew.
+    pub(super) fn replaces(&self, ours: &Self) -> bool {
+        self.primary != ours.primary && (self.epoch != ours.epoch || self.epoch == 0)
+    }
+}
+
 /// What a Sentinel has named, or which primaries it watches that have other names.
 pub(super) type Answered = Result<Named, BTreeSet<String>>;
 
@@ -149,6 +157,18 @@ pub(crate) fn behind() -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_primary_is_left_for_one_of_another_epoch() {
+        let named = |host: &str, epoch| Named {
+            primary: Address::new(host, 6379),
+            epoch,
+        };
+        for (epoch, leaves) in [(6, true), (5, false), (2, true), (0, true)] {
+            assert_eq!(named("b", epoch).replaces(&named("a", 5)), leaves);
+            assert!(!named("a", epoch).replaces(&named("a", 5)));
+        }
+    }
 
     #[test]
     fn failures_name_the_sentinels_and_what_each_said() {

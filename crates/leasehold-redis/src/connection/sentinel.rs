@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
-use redis::Value;
+use redis::{ServerError, Value};
 
 use super::address::Address;
 use super::socket::Socket;
@@ -39,7 +39,6 @@ pub(super) async fn ask(
     limit: Duration,
 ) -> Result<Answered, StoreError> {
     let sentinel = |what: &[&str]| redis::cmd("SENTINEL").arg(what).to_owned();
-    let is_unknown = |said: &str| said.contains("unknown command");
     // The epoch first: with a fail-over in between, a new primary has the old epoch. The other way
     // round the old one would have the new epoch, and would be kept.
     let questions = [
@@ -64,9 +63,7 @@ pub(super) async fn ask(
             let names = known.iter().filter_map(|master| field(master, "name"));
             Ok(Err(names.collect()))
         }
-        // It is no Sentinel.
-        Value::ServerError(error) if error.details().is_some_and(is_unknown) => Err(odd()),
-        Value::ServerError(error) => Err(errors::of_server(error)),
+        Value::ServerError(error) => Err(refusal(error)),
         whom => Ok(Ok(Named {
             primary: read_address(whom).ok_or_else(odd)?,
             // A user who may not see more can still find the primary.
@@ -135,6 +132,24 @@ impl Failures {
     }
 }
 
+/// An error that a Sentinel answered, with what helps there.
+pub(crate) fn refusal(error: &ServerError) -> StoreError {
+    let refused = errors::of_server(error);
+    match error.details().unwrap_or_default() {
+        said if said.contains("unknown command") => odd(),
+        said if said.contains("No such master") => errors::refused(
+            "this Sentinel does not know this name",
+            "check the name in the URL, and `sentinel monitor` in its configuration",
+        ),
+        _ if error.code() == "NOPERM" => refused.with_hint(
+            "this rule is enough at a Sentinel: ACL SETUSER <name> on ><password> resetchannels \
+             &+switch-master -@all +subscribe +sentinel|get-master-addr-by-name +sentinel|master \
+             +sentinel|masters +sentinel|ckquorum",
+        ),
+        _ => refused,
+    }
+}
+
 fn odd() -> StoreError {
     errors::refused(
         "the answer is not that of a Sentinel",
@@ -156,7 +171,25 @@ pub(crate) fn behind() -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_testkit::expect::says;
+
     use super::*;
+
+    #[test]
+    fn what_a_sentinel_refuses_comes_with_what_helps_there() {
+        let denied = "NOPERM User x has no permissions to run the 'sentinel|master' command";
+        for (said, helps) in [
+            (denied, "+sentinel|master"),
+            ("ERR No such master with that name", "`sentinel monitor`"),
+            ("ERR unknown command 'SENTINEL'", "26379"),
+        ] {
+            let answer = redis::parse_redis_value(format!("-{said}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = answer else {
+                panic!("{said:?} is {answer:?}");
+            };
+            says(refusal(&error).hint().unwrap(), [helps]);
+        }
+    }
 
     #[test]
     fn a_primary_is_left_for_one_of_another_epoch() {

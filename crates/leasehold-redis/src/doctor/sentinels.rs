@@ -9,6 +9,7 @@ use redis::Value;
 
 use crate::connection::address::Address;
 use crate::connection::primary::Search;
+use crate::connection::sentinel::refusal;
 use crate::connection::socket::Socket;
 use crate::connection::value::field;
 use crate::errors;
@@ -53,7 +54,7 @@ async fn look(sentinel: &Socket, master: &str) -> Result<View, StoreError> {
     let answers = sentinel.ask_all(ask.cmd_iter()).await;
     let answers = answers.map_err(errors::of_connection)?;
     match answers.first() {
-        Some(Value::ServerError(error)) => Err(errors::of_server(error)),
+        Some(Value::ServerError(error)) => Err(refusal(error)),
         Some(about) => Ok(View::read(about, answers.get(1))),
         None => Ok(View::default()),
     }

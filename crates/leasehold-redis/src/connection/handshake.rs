@@ -99,15 +99,8 @@ impl Handshake {
         // On a cluster it counts those at one node only, and who does not say may be
         // part of one.
         rights.counts &= cluster == "0";
-        let maxmemory_policy = field("maxmemory_policy");
-        if field("maxmemory") != "0" && !matches!(maxmemory_policy, "" | "noeviction") {
-            tracing::warn!(
-                %url,
-                maxmemory_policy,
-                "this server may evict locks and grant them twice; set maxmemory-policy to \
-                 noeviction"
-            );
-        }
+        let (bound, policy) = (field("maxmemory"), field("maxmemory_policy"));
+        endpoint.common.report_eviction(url, bound, policy);
         let run_id = field("run_id").to_owned();
         let connected = field("connected_slaves").parse().unwrap_or(0);
         let ack = options.acknowledge.map(|ack| ack.policy(connected));

@@ -24,6 +24,8 @@ use crate::std_ext::lock;
 pub(crate) struct Common {
     /// The missing permissions that were logged.
     reported: Mutex<Vec<&'static MissingPermission>>,
+    /// Whether it was logged that a server may evict locks.
+    evicts: AtomicBool,
     /// Whether a connection was opened with these settings before.
     pub(super) worked: AtomicBool,
     /// Whether a server has understood `HELLO`.
@@ -65,6 +67,21 @@ impl Common {
                 tracing::warn!(%url, "{found}, so {cost}: {remedy}");
             }
         }
+    }
+
+    /// Logs that a server may evict locks, once: a client connects often. Says whether it did.
+    pub(super) fn report_eviction(&self, url: &str, maxmemory: &str, policy: &str) -> bool {
+        let evicts = maxmemory != "0" && !matches!(policy, "" | "noeviction");
+        let is_new = evicts && !self.evicts.swap(true, Ordering::Relaxed);
+        if is_new {
+            tracing::warn!(
+                %url,
+                maxmemory_policy = policy,
+                "this server may evict locks and grant them twice; set maxmemory-policy to \
+                 noeviction"
+            );
+        }
+        is_new
     }
 
     pub(super) fn has_worked(&self) -> bool {
@@ -149,4 +166,19 @@ fn lone_user() -> StoreError {
 #[cfg(feature = "tls")]
 fn tls(options: &RedisOptions) -> Result<Arc<ClientConfig>, StoreError> {
     client_config(&options.access.tls, Trust::Authorities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_may_evict_locks_is_reported_once() {
+        let common = Common::default();
+        for (bound, policy) in [("0", "allkeys-lru"), ("9", "noeviction"), ("", "")] {
+            assert!(!common.report_eviction("u", bound, policy), "{policy}");
+        }
+        assert!(common.report_eviction("u", "9", "allkeys-lru"));
+        assert!(!common.report_eviction("u", "9", "volatile-ttl"));
+    }
 }

@@ -29,7 +29,6 @@ use super::options::{RedisLayout, RedisOptions};
 use crate::claim_table::ClaimTable;
 use crate::codec::script::Request;
 use crate::codec::stores_own;
-use crate::connection::endpoint::Endpoint;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
@@ -60,9 +59,7 @@ impl ClassicStore {
     /// Same as [`RedisStore::connect`](crate::RedisStore::connect); `Invalid` unless the options
     /// have [`RedisOptions::classic`].
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let endpoint = Endpoint::new(&options)?;
-        options.check_layout(RedisLayout::Classic)?;
-        Ok(Self::by(Route::open(endpoint).await?))
+        Ok(Self::by(Route::open(&options, RedisLayout::Classic).await?))
     }
 
     /// Opens a store on a cluster.
@@ -71,9 +68,8 @@ impl ClassicStore {
     /// Same as [`RedisStore::connect_cluster`](crate::RedisStore::connect_cluster); `Invalid`
     /// unless the options have [`RedisOptions::classic`].
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
-        options.check()?;
-        options.node.check_layout(RedisLayout::Classic)?;
-        Ok(Self::by(Route::open_cluster(options).await?))
+        let route = Route::open_cluster(options, RedisLayout::Classic);
+        Ok(Self::by(route.await?))
     }
 
     /// The same for a server that is reached so.

@@ -37,10 +37,8 @@ pub(crate) async fn examine(options: &RedisOptions) -> Report {
 pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
     let mut brief = options.clone();
     brief.node.retention = SHORTEST_RETENTION;
-    let route = match brief.check() {
-        Ok(()) => Route::open_cluster(brief).await,
-        Err(invalid) => Err(invalid.into()),
-    };
+    let layout = brief.node.layout;
+    let route = Route::open_cluster(brief, layout).await;
     let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
     let trial = trial::run(route, None).await;
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));

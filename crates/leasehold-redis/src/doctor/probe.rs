@@ -63,9 +63,9 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
             let brief = options.clone().retention(SHORTEST_RETENTION);
-            let route = async { Route::open(Endpoint::new(&brief)?).await };
+            let route = Route::open(&brief, brief.layout).await;
             let longest = options.restart.quarantine().map(|it| it.max_ttl);
-            facts.trial = Some(trial::run(route.await, longest).await);
+            facts.trial = Some(trial::run(route, longest).await);
         }
         Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),

@@ -43,9 +43,7 @@ impl RedisStore {
     /// replica, or refuses the credentials. `Invalid` for invalid options. `Unsupported` for TLS
     /// without the feature `tls-ring`.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let endpoint = Endpoint::new(&options)?;
-        options.check_layout(RedisLayout::Native)?;
-        Ok(Self::by(Route::open(endpoint).await?))
+        Ok(Self::by(Route::open(&options, RedisLayout::Native).await?))
     }
 
     /// The same for a server that is reached so.
@@ -60,9 +58,8 @@ impl RedisStore {
     /// Same as [`RedisStore::connect`]; `Unavailable` if none of the given nodes can be reached;
     /// `Refused` if they are not part of a cluster.
     pub async fn connect_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
-        options.check()?;
-        options.node.check_layout(RedisLayout::Native)?;
-        Ok(Self::by(Route::open_cluster(options).await?))
+        let route = Route::open_cluster(options, RedisLayout::Native);
+        Ok(Self::by(route.await?))
     }
 
     /// Marks a server that has never granted anything as new, so that it grants at once instead

@@ -15,7 +15,7 @@ use crate::codec::script::Request;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::step::{Context, Delivery, ask_primary};
-use crate::options::RedisOptions;
+use crate::options::{RedisLayout, RedisOptions};
 
 /// The way from a key to its server.
 #[derive(Clone)]
@@ -26,8 +26,10 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// Opens the connection.
-    pub(crate) async fn open(endpoint: Endpoint) -> Result<Self, StoreError> {
+    /// Opens the connection, for locks of this layout.
+    pub(crate) async fn open(options: &RedisOptions, of: RedisLayout) -> Result<Self, StoreError> {
+        let endpoint = Endpoint::new(options)?;
+        options.check_layout(of)?;
         check_runtime()?;
         let shared = ConnectionManager::start(endpoint);
         shared.first_try().await?;
@@ -35,7 +37,12 @@ impl Route {
     }
 
     /// Asks the nodes that are named for the others.
-    pub(crate) async fn open_cluster(options: RedisClusterOptions) -> Result<Self, StoreError> {
+    pub(crate) async fn open_cluster(
+        options: RedisClusterOptions,
+        of: RedisLayout,
+    ) -> Result<Self, StoreError> {
+        options.check()?;
+        options.node.check_layout(of)?;
         check_runtime()?;
         Ok(Self::Cluster(Cluster::open(options).await?))
     }

@@ -35,47 +35,47 @@ pub struct ManyNodes;
 #[derive(Debug)]
 pub struct Votes;
 
-#[async_trait]
-impl Scheme for OneServer {
-    fn names(&self) -> &'static [&'static str] {
-        &[
-            "redis",
-            "rediss",
-            "redis+unix",
-            "unix",
-            "valkey",
-            "valkeys",
-            "valkey+unix",
-            "redis-sentinel",
-            "rediss-sentinel",
-            "valkey-sentinel",
-            "valkeys-sentinel",
-        ]
-    }
+/// The URL schemes of these options: their names, examples, and what else can be done.
+macro_rules! scheme {
+    ($scheme:ident: $options:ident, $examine:ident, $names:expr, $examples:expr, $($more:tt)*) => {
+        #[async_trait]
+        impl Scheme for $scheme {
+            fn names(&self) -> &'static [&'static str] {
+                &$names
+            }
 
-    fn examples(&self) -> &'static [&'static str] {
-        &[
-            "redis://host/",
-            "rediss://host/",
-            "redis+unix:///path",
-            "valkey://host/",
-            "redis-sentinel://h1,h2,h3/name",
-        ]
-    }
+            fn examples(&self) -> &'static [&'static str] {
+                &$examples
+            }
 
-    fn describe(&self, url: &str) -> Result<Description, Invalid> {
-        let options = RedisOptions::from_url(url)?;
-        let url = options.redacted_url();
-        Ok(Description::with_servers(url, options.has_password()))
-    }
+            fn describe(&self, url: &str) -> Result<Description, Invalid> {
+                let options = $options::from_url(url)?;
+                let url = options.redacted_url();
+                Ok(Description::with_servers(url, options.has_password()))
+            }
 
-    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        RedisOptions::from_url(url)?.open(access).await
-    }
+            async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
+                $options::from_url(url)?.open(access).await
+            }
 
-    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine(&RedisOptions::from_url(url)?.with_access(access)).await)
-    }
+            async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
+                Ok($examine(&$options::from_url(url)?.with_access(access)).await)
+            }
+
+            $($more)*
+        }
+    };
+}
+
+scheme! { OneServer: RedisOptions, examine,
+    [
+        "redis", "rediss", "redis+unix", "unix", "valkey", "valkeys", "valkey+unix",
+        "redis-sentinel", "rediss-sentinel", "valkey-sentinel", "valkeys-sentinel",
+    ],
+    [
+        "redis://host/", "rediss://host/", "redis+unix:///path", "valkey://host/",
+        "redis-sentinel://h1,h2,h3/name",
+    ],
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let options = RedisOptions::from_url(url)?.with_access(access);
@@ -85,60 +85,14 @@ impl Scheme for OneServer {
     }
 }
 
-#[async_trait]
-impl Scheme for ManyNodes {
-    fn names(&self) -> &'static [&'static str] {
-        &[
-            "redis-cluster",
-            "rediss-cluster",
-            "valkey-cluster",
-            "valkeys-cluster",
-        ]
-    }
-
-    fn examples(&self) -> &'static [&'static str] {
-        &["redis-cluster://h1,h2,h3/"]
-    }
-
-    fn describe(&self, url: &str) -> Result<Description, Invalid> {
-        let options = RedisClusterOptions::from_url(url)?;
-        let url = options.redacted_url();
-        Ok(Description::with_servers(url, options.node.has_password()))
-    }
-
-    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        RedisClusterOptions::from_url(url)?.open(access).await
-    }
-
-    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine_cluster(&RedisClusterOptions::from_url(url)?.with_access(access)).await)
-    }
+scheme! { ManyNodes: RedisClusterOptions, examine_cluster,
+    ["redis-cluster", "rediss-cluster", "valkey-cluster", "valkeys-cluster"],
+    ["redis-cluster://h1,h2,h3/"],
 }
 
-#[async_trait]
-impl Scheme for Votes {
-    fn names(&self) -> &'static [&'static str] {
-        &["redlock", "redlocks"]
-    }
-
-    fn examples(&self) -> &'static [&'static str] {
-        &["redlock://h1,h2,h3/"]
-    }
-
-    fn describe(&self, url: &str) -> Result<Description, Invalid> {
-        let options = RedlockOptions::from_url(url)?;
-        let has_password = options.servers.iter().any(RedisOptions::has_password);
-        let url = options.redacted_url();
-        Ok(Description::with_servers(url, has_password))
-    }
-
-    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        RedlockOptions::from_url(url)?.open(access).await
-    }
-
-    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(examine_redlock(&RedlockOptions::from_url(url)?.with_access(access)).await)
-    }
+scheme! { Votes: RedlockOptions, examine_redlock,
+    ["redlock", "redlocks"],
+    ["redlock://h1,h2,h3/"],
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         RedlockStore::initialise(RedlockOptions::from_url(url)?.with_access(access)).await
@@ -186,6 +140,10 @@ impl RedisClusterOptions {
         self.node.access.replace(access);
         self
     }
+
+    fn has_password(&self) -> bool {
+        self.node.has_password()
+    }
 }
 
 impl RedlockOptions {
@@ -194,6 +152,10 @@ impl RedlockOptions {
             server.access.replace(access);
         }
         self
+    }
+
+    fn has_password(&self) -> bool {
+        self.servers.iter().any(RedisOptions::has_password)
     }
 }
 

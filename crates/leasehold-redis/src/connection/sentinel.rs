@@ -61,7 +61,7 @@ pub(super) async fn ask(
                 _ => Vec::new(),
             };
             let names = known.iter().filter_map(|master| field(master, "name"));
-            Ok(Err(names.collect()))
+            Ok(Err(names.map(|name| errors::tame(&name)).collect()))
         }
         Value::ServerError(error) => Err(refusal(error)),
         whom => Ok(Ok(Named {
@@ -76,7 +76,8 @@ pub(crate) fn read_address(value: &Value) -> Option<Address> {
     let [host, port] = items(value)? else {
         return None;
     };
-    Some(Address::new(text_of(host)?, text_of(port)?.parse().ok()?))
+    let host = errors::tame(&text_of(host)?);
+    Some(Address::new(host, text_of(port)?.parse().ok()?))
 }
 
 /// How one round of asking has failed, Sentinel by Sentinel.
@@ -189,6 +190,12 @@ mod tests {
             };
             says(refusal(&error).hint().unwrap(), [helps]);
         }
+    }
+
+    #[test]
+    fn an_address_can_be_shown() {
+        let answer = redis::parse_redis_value(b"*2\r\n$5\r\n\x1b[2Jh\r\n$1\r\n9\r\n").unwrap();
+        assert_eq!(read_address(&answer), Some(Address::new("[2Jh", 9)));
     }
 
     #[test]

@@ -96,6 +96,11 @@ mod tests {
                  -READONLY You can't write against a read only replica.\r\n",
                 Some(Redirect::Elsewhere),
             ),
+            // It is shown where it cannot be reached.
+            (
+                "-ASK 0 \u{1b}[2Jh:6379\r\n",
+                Some(Redirect::Ask(Address::new("[2Jh", 6379))),
+            ),
             ("-MOVED nonsense\r\n", None),
             ("-MOVED 1 here\r\n", None),
             ("-LHTYPE list\r\n", None),

@@ -7,13 +7,14 @@ use redis::Value;
 use crate::codec::slots::SLOTS;
 use crate::connection::address::Address;
 use crate::connection::value::{field, items, text_of};
+use crate::errors;
 
 /// An address as the node at `asked` said it: without a host, or with `?` for one that was not set
 /// up, it is the host that was asked.
 pub(super) fn address_said(host: &str, port: u16, asked: &Address) -> Address {
     match host {
         "" | "?" => Address::new(&asked.host, port),
-        host => Address::new(host, port),
+        host => Address::new(errors::tame(host), port),
     }
 }
 

@@ -264,7 +264,8 @@ impl ConnectionManager {
         let Some(wire) = self.current() else {
             return self.named.notify_one();
         };
-        if wire.server.named.as_ref().is_some_and(|ours| named.replaces(ours)) {
+        let ours = wire.server.named.as_ref();
+        if ours.is_some_and(|ours| named.replaces(ours)) {
             tracing::debug!(url = %self.endpoint.redacted, "a Sentinel reported another primary; \
              reconnecting");
             self.lost(&wire.socket.signals);

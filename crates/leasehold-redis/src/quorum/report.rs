@@ -113,21 +113,40 @@ fn phrase(said: Option<&Result<Replied, StoreError>>, limit: Duration) -> String
             "no, another client has the key, with a lock that does not expire".to_owned()
         }
         Reply::Busy { blocked_until } => {
-            let left = blocked_until.since(*at);
-            format!("no, it votes for another claim for {left:.1?}")
+            let left = written(blocked_until.since(*at));
+            format!("no, it votes for another claim for {left}")
         }
         Reply::Outbid { .. } => match skew(replied) {
             Some(by) => format!(
-                "no, this client's clock is too far ahead of the server's, by {by:.1?} more than \
-                 allowed"
+                "no, this client's clock is too far ahead of the server's, by {} more than allowed",
+                written(by)
             ),
             None => "no, it has seen a higher token".to_owned(),
         },
         Reply::Taken => "no, the claim id is another client's".to_owned(),
         Reply::Quarantined { until } => {
-            let left = until.since(*at);
-            format!("cannot vote for {left:.1?}: it is new or may have lost data")
+            let left = written(until.since(*at));
+            format!("cannot vote for {left}: it is new or may have lost data")
         }
         _ => "no, it no longer votes for this claim".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quarantine may last a day.
+    #[test]
+    fn how_long_a_server_does_not_vote_is_said_as_people_write_it() {
+        let (until, blocked_until) = (StoreTime(86_400_000_000), StoreTime(90_000_000));
+        for (reply, said) in [
+            (Reply::Quarantined { until }, "cannot vote for 1d:"),
+            (Reply::Busy { blocked_until }, "another claim for 1m30s"),
+        ] {
+            let replied = Ok((reply, StoreTime(0), Token::NONE));
+            let phrase = phrase(Some(&replied), Duration::ZERO);
+            assert!(phrase.contains(said), "{phrase}");
+        }
     }
 }

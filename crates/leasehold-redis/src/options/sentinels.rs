@@ -131,7 +131,8 @@ fn node((text, which): (&str, usize)) -> Result<(String, u16), Invalid> {
     let why = format!("the address of Sentinel {which} in the URL is not valid");
     let unreadable = || Invalid::new(&*why, EXAMPLE);
     let url = Url::parse(&format!("redis://{text}")).map_err(|_| unreadable())?;
-    if !matches!(url.path(), "" | "/") || !url.username().is_empty() {
+    let is_more = url.password().is_some() || url.query().is_some() || url.fragment().is_some();
+    if !matches!(url.path(), "" | "/") || !url.username().is_empty() || is_more {
         return Err(unreadable());
     }
     Ok((host_name(&url, unreadable)?, url.port().unwrap_or(PORT)))
@@ -213,6 +214,16 @@ mod tests {
             (&[("h".to_owned(), 26379)][..], true)
         );
         assert_eq!(least.redacted_url(), "rediss-sentinel://h:26379/m/0");
+    }
+
+    /// A password that stands there would not be used.
+    #[test]
+    fn the_address_of_a_sentinel_is_a_host_and_a_port() {
+        for odd in ["u@h", ":hush@h", "u:hush@h", "h/x", "h?x", "h#x"] {
+            let invalid = Sentinels::new(["a", odd], "m").unwrap_err();
+            assert!(invalid.message.contains("Sentinel 2"), "{odd}: {invalid}");
+        }
+        assert!(Sentinels::new(["a", "h:1/"], "m").is_ok());
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use leasehold_store::StoreError;
 use leasehold_store::fork::Lazy;
 use leasehold_store::random::random_u128;
-use redis::{RedisResult, ServerError, Value};
+use redis::{RedisResult, Value};
 
 use super::endpoint::Endpoint;
 use super::socket::Socket;
 use super::value::text_of;
 use crate::codec::script::{Script, unreadable};
-use crate::errors;
+use crate::errors::{self, is_forbidden};
 
 /// What the scripts run on the key of a lock, and on that of a vote.
 const OF_LOCKS: &[&str] = &[
@@ -210,9 +210,4 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = (String, String)> {
     text.lines()
         .filter_map(|line| line.trim().split_once(':'))
         .map(|(name, value)| (name.to_owned(), errors::tame(value)))
-}
-
-/// As [`errors::is_forbidden`].
-fn is_forbidden(error: &ServerError) -> bool {
-    errors::is_forbidden(error.code(), error.details().unwrap_or_default())
 }

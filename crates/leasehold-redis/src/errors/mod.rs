@@ -153,8 +153,8 @@ pub(super) fn is_elsewhere(error: &ServerError) -> bool {
 
 /// Whether a command cannot be used here at all, or not by us: everything that is
 /// not the matter of a moment, of the login or of the key.
-pub(super) fn is_forbidden(code: &str, detail: &str) -> bool {
-    let found = find(code, detail);
+pub(super) fn is_forbidden(error: &ServerError) -> bool {
+    let found = find(error.code(), error.details().unwrap_or_default());
     let passes = |answer: &table::Answer| answer.outlook == Outlook::Passes;
     !found.answer.is_some_and(passes)
         && !matches!(found.code, "MOVED" | "ASK" | "NOAUTH" | "WRONGPASS")

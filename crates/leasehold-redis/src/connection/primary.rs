@@ -80,8 +80,9 @@ impl Search {
     }
 
     /// Whether another has named a primary of a later fail-over already: then
-    /// this one has not heard of it yet, or cannot.
-    fn is_stale(&self, node: &Address, named: &Named) -> bool {
+    /// this one has not heard of it yet, or cannot. `listens`: a connection may stand, which is not
+    /// left for what a single address says, as several Sentinels may be behind it.
+    fn is_stale(&self, node: &Address, named: &Named, listens: bool) -> bool {
         let (latest, behind) = &mut *lock(&self.epochs);
         let is_stale = named.epoch < *latest && named.epoch > 0;
         if !is_stale {
@@ -91,7 +92,8 @@ impl Search {
         }
         behind.insert(node.clone(), named.epoch);
         // If not a single one is up to date, they were set up anew and count from the beginning.
-        if self.nodes.iter().all(|node| behind.contains_key(node)) {
+        let counts = behind.len() > 1 || !listens;
+        if counts && self.nodes.iter().all(|node| behind.contains_key(node)) {
             *latest = behind.values().copied().max().unwrap_or(0);
             behind.clear();
         }
@@ -111,7 +113,7 @@ impl Search {
             match self.ask(node).await {
                 Err(error) => failures.failed(node, error),
                 Ok(Err(names)) => failures.unknown(node, names),
-                Ok(Ok(named)) if self.is_stale(node, &named) => {
+                Ok(Ok(named)) if self.is_stale(node, &named, false) => {
                     failures.named(node, &named.primary, sentinel::behind());
                 }
                 Ok(Ok(named)) if tried.contains(&named.primary) => {}
@@ -194,7 +196,7 @@ impl Search {
         forbidden_or_lost(subscribed)?.ok();
         loop {
             let named = match sentinel::ask(&sentinel, &self.sentinels.master, limit).await? {
-                Ok(named) if !self.is_stale(node, &named) => named,
+                Ok(named) if !self.is_stale(node, &named, true) => named,
                 _ => return Err(sentinel::behind()),
             };
             let Some(link) = link.upgrade() else {
@@ -272,7 +274,7 @@ mod tests {
     #[test]
     fn a_sentinel_that_missed_a_fail_over_is_not_believed() {
         let search = search();
-        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch));
+        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch), true);
         assert!(!is_stale("a", 3));
         assert!(!is_stale("a", 4));
         assert!(is_stale("b", 3));
@@ -283,12 +285,26 @@ mod tests {
     #[test]
     fn sentinels_that_were_set_up_anew_count_from_the_beginning() {
         let search = search();
-        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch));
+        let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch), true);
         assert!(!is_stale("a", 9));
         assert!(is_stale("b", 1) && is_stale("c", 2));
         assert!(!is_stale("a", 9), "one knows better");
         assert!(is_stale("a", 1) && is_stale("b", 1) && is_stale("c", 2));
         assert!(is_stale("a", 1));
         assert!(!is_stale("c", 2));
+    }
+
+    /// One of those behind it may have missed a fail-over.
+    #[test]
+    fn a_connection_is_not_left_for_what_a_single_address_says() {
+        let sentinels = Sentinels::new(["a"], "m").unwrap();
+        let search = Search::new(sentinels, &RedisOptions::default(), &Arc::default());
+        let is_stale = |epoch, listens| search.is_stale(&node("a"), &named(epoch), listens);
+        assert!(!is_stale(9, true));
+        for _ in 0..2 {
+            assert!(is_stale(1, true));
+        }
+        assert!(is_stale(1, false));
+        assert!(!is_stale(1, false), "without a connection it is believed");
     }
 }

@@ -18,12 +18,13 @@ use self::table::{Made, Outlook, find};
 pub(super) const ACL: &str = "ACL SETUSER <name> on ><password> resetchannels ~leasehold:* &leasehold:* \
     -@all +eval +evalsha +time +mget +exists +type +set +setrange +del +hset +hget +hmget \
     +hgetall +hdel +pexpire +publish +subscribe +unsubscribe +scan +info +ping; \
-    for a cluster add +cluster|slots +asking, for an audit log +xadd +xrange";
+    for a cluster add +cluster|slots +asking, for an audit log +xadd +xrange, \
+    for a database other than 0 +select, for acknowledged grants +wait, or +waitaof +config|get";
 
 /// The same in the classic layout.
 const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<prefix>* \
     -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping; \
-    for a cluster add +cluster|slots +asking";
+    for a cluster add +cluster|slots +asking, for a database other than 0 +select";
 
 /// The rule for this user, with this prefix.
 pub(super) fn acl(user: &str, prefix: &str) -> String {

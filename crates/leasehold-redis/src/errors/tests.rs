@@ -314,7 +314,7 @@ fn a_command_that_is_named_is_the_remedy() {
 
 /// Who follows it must not lose what they had.
 #[test]
-fn a_rule_that_is_enough_says_what_a_cluster_needs_besides() {
+fn a_rule_that_is_enough_says_what_a_cluster_or_a_database_needs_besides() {
     let denied = || of_server(&server_error("NOPERM No permissions to access a key"));
     for (error, keys) in [
         (no_scripts("app:", false), "~app:*"),
@@ -323,6 +323,7 @@ fn a_rule_that_is_enough_says_what_a_cluster_needs_besides() {
         (denied(), "(with the prefix you use)"),
         (in_classic(denied()), "(with the prefix you use)"),
     ] {
-        says(error.hint().unwrap(), [keys, "+cluster|slots +asking"]);
+        let hint = error.hint().unwrap();
+        says(hint, [keys, "+cluster|slots +asking", "+select"]);
     }
 }

@@ -10,11 +10,16 @@ import warnings
 from . import _base
 
 
-def _wait(call):
+def _wait(call, ends=False):
     # Another thread may be in the middle of its import.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
-    if running is not None and running() is not None:
-        _warn_that_it_blocks()
+    # A warning may be an error here: what ends a hold is done all the same.
+    if not ends and running is not None and running() is not None:
+        try:
+            _warn_that_it_blocks()
+        except RuntimeWarning:
+            call.close()
+            raise
     try:
         call.send(None)
     except StopIteration as done:
@@ -23,9 +28,11 @@ def _wait(call):
 
 
 def _waiting(call, name):
+    ends = call.__name__ in ("__aexit__", "release", "close")
+
     @functools.wraps(call)
     def waiting(*args, **kwargs):
-        return _wait(call(*args, **kwargs))
+        return _wait(call(*args, **kwargs), ends)
 
     waiting.__name__, waiting.__module__ = name, "leasehold_lock"
     return waiting
@@ -39,7 +46,7 @@ def _iterating(call, name):
             while True:
                 yield _wait(steps.__anext__())
         finally:
-            _wait(steps.aclose())
+            _wait(steps.aclose(), True)
 
     iterating.__name__, iterating.__module__ = name, "leasehold_lock"
     return iterating

@@ -145,6 +145,27 @@ asyncio.run(block())
     assert run(tmp_path, text, "memory:").split() == ["1", "RuntimeWarning", "program.py"]
 
 
+def test_a_warning_that_is_an_error_begins_no_hold_and_keeps_none(tmp_path):
+    text = """
+import asyncio
+client = lh.connect(url)
+lock, other = client.mutex("k"), client.mutex("other")
+async def call(one):
+    try:
+        print(one())
+    except RuntimeWarning:
+        print("blocks")
+asyncio.run(call(lock.acquire))
+print(lock.locked(), lock.acquire())
+asyncio.run(call(lock.release))
+lease = other.lease()
+asyncio.run(call(lease.release))
+print(lock.locked(), other.locked())
+"""
+    said = ["blocks", "False True", "None", "True", "False False"]
+    assert run(tmp_path, text, "memory:").splitlines() == said
+
+
 def test_a_module_that_another_thread_is_importing_is_not_used(monkeypatch):
     with monkeypatch.context() as patch, lh.connect("memory:") as client:
         patch.setattr(_base, "_released_with", None)

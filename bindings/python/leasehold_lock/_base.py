@@ -487,9 +487,9 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
 
 def is_any(function: Any, *kinds: Callable[[Any], bool]) -> bool:
     """Whether a function, or an object that is called like one, is of one of these kinds."""
-    # `inspect` looks into a partial call of a function, and not of such an object.
-    while isinstance(function, functools.partial):
-        function = function.func
+    # `inspect` looks into neither a partial call of such an object nor a static method.
+    while isinstance(function, (functools.partial, staticmethod)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
     return any(is_of(it) for it in (function, type(function).__call__) for is_of in kinds)
 
 

@@ -110,7 +110,7 @@ def test_what_runs_after_the_call_is_not_decorated(path):
         async def __call__(self):
             pass
 
-    for function in (work, rows, events, Work()):
+    for function in (work, rows, events, Work(), staticmethod(work)):
         with pytest.raises(TypeError, match="use a block"):
             lh.FileLock(path)(function)
 

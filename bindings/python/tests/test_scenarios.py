@@ -400,9 +400,10 @@ async def test_a_guard_of_what_it_cannot_hold_is_refused(face, client, url):
             with pytest.raises(TypeError, match="aio.connect.. for an async function"):
                 client.mutex("k").guard()(called)
     wrong = face.run if isinstance(face, faces.Tasks) else task
-    with pytest.raises(TypeError, match="guard.. needs a lock of leasehold_lock"):
-        client.mutex("k").guard()(wrong)
-    for generator in (tasks, items, Tasks(), Items()):
+    for other in (wrong, staticmethod(wrong)):
+        with pytest.raises(TypeError, match="guard.. needs a lock of leasehold_lock"):
+            client.mutex("k").guard()(other)
+    for generator in (tasks, items, Tasks(), Items(), staticmethod(items)):
         with pytest.raises(TypeError, match="use a block in it"):
             client.mutex("k").guard()(generator)
     # Above another decorator, and without its parentheses.

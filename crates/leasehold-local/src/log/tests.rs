@@ -212,17 +212,20 @@ fn writers_that_end_files_at_once_lose_none() {
     assert!(found.into_iter().eq(1..=3 * each));
 }
 
+/// Nor does what is no line, such as the zeroes after a crash, however long it is.
 #[test]
 fn a_line_that_was_cut_off_hides_no_other() {
-    let (place, directory, log) = opened("1000");
-    log.add(&key("k"), vec![entry(1, START)]);
-    let current = place.at("audit/current.jsonl");
-    let mut file = fs::OpenOptions::new().append(true).open(current).unwrap();
-    file.write_all(b"{\"key\":\"k\",\"at\":17").unwrap();
-    let mut from = None;
-    assert_eq!(read(&directory, &mut from), [1]);
-    log.add(&key("k"), vec![entry(2, START)]);
-    assert_eq!(read(&directory, &mut from), [2]);
+    for odd in [b"{\"key\":\"k\",\"at\":17".to_vec(), vec![0; PAGE + 1]] {
+        let (place, directory, log) = opened("1h");
+        log.add(&key("k"), vec![entry(1, START)]);
+        let current = place.at("audit/current.jsonl");
+        let mut file = fs::OpenOptions::new().append(true).open(current).unwrap();
+        file.write_all(&odd).unwrap();
+        let mut from = None;
+        assert_eq!(read(&directory, &mut from), [1]);
+        log.add(&key("k"), vec![entry(2, START)]);
+        assert_eq!(read(&directory, &mut from), [2]);
+    }
 }
 
 #[test]

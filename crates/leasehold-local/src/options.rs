@@ -1,13 +1,15 @@
 //! Where a local store keeps its files.
 
 use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
 use leasehold_store::params::{Field, Param, Params, add_params};
 use leasehold_store::{AuditLimit, setters};
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 use super::group::Group;
 
@@ -144,8 +146,8 @@ impl LocalOptions {
 
     /// The URL of the store with these options in that directory.
     pub(crate) fn url(&self, directory: &Path) -> String {
-        let path = directory.to_string_lossy();
-        let mut url = format!("local:{}", utf8_percent_encode(&path, RESERVED));
+        let path = percent_encode(directory.as_os_str().as_bytes(), RESERVED);
+        let mut url = format!("local:{path}");
         add_params(&mut url, PARAMS, self);
         url
     }
@@ -178,27 +180,25 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     if path.is_empty() {
         return Ok(None);
     }
-    let decoded = percent_decode_str(path)
-        .decode_utf8()
-        .map_err(|_| Invalid::plain(format!("the path {path:?} is not UTF-8")))?;
-    if decoded.contains('\0') {
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    if decoded.contains(&0) {
         return Err(Invalid::plain(format!(
             "the path {path:?} contains a zero byte"
         )));
     }
-    if let Some(rest) = decoded.strip_prefix("//")
-        && !rest.starts_with('/')
-    {
+    let slashes = decoded.iter().take_while(|byte| **byte == b'/').count();
+    let rest = &decoded[slashes..];
+    if slashes == 2 {
         return Err(Invalid::new(
             format!("{path:?} names a host: a local store is on this machine"),
-            format!("write local:/{}", utf8_percent_encode(rest, RESERVED)),
+            format!("write local:/{}", percent_encode(rest, RESERVED)),
         ));
     }
-    let Some(rest) = decoded.strip_prefix('/') else {
-        return Err(relative(&decoded));
-    };
+    if slashes == 0 {
+        return Err(relative(&String::from_utf8_lossy(rest)));
+    }
     // However many slashes there are, it is one directory.
-    Ok(Some(format!("/{}", rest.trim_start_matches('/')).into()))
+    Ok(Some(Path::new("/").join(OsStr::from_bytes(rest))))
 }
 
 fn relative(path: &str) -> Invalid {
@@ -260,13 +260,15 @@ mod tests {
 
     #[test]
     fn its_own_address_leads_back() {
-        let options = LocalOptions::default()
-            .directory("/a b/50%?#é")
-            .retention(Duration::from_secs(61))
-            .audit(AuditLimit::Entries(1_000))
-            .group("R&D 50%?=é");
-        let directory = options.directory.as_deref().unwrap();
-        let url = options.url(directory);
-        assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
+        let not_utf8 = OsStr::from_bytes(b"/a\xff");
+        for directory in [OsStr::new("/a b/50%?#é"), not_utf8] {
+            let options = LocalOptions::default()
+                .directory(directory)
+                .retention(Duration::from_secs(61))
+                .audit(AuditLimit::Entries(1_000))
+                .group("R&D 50%?=é");
+            let url = options.url(Path::new(directory));
+            assert_eq!(LocalOptions::from_url(&url).unwrap(), options);
+        }
     }
 }

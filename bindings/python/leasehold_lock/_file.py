@@ -40,8 +40,10 @@ class FileLock(contextlib.ContextDecorator):
     ) -> None:
         self.lock_file, self.timeout = os.fspath(lock_file), timeout
         self.blocking, self.poll_interval = blocking, poll_interval
-        self._directory, key = os.path.split(os.path.realpath(lock_file))
-        self._url = "local:" + urllib.parse.quote(os.path.join(self._directory, ".leasehold"))
+        self._directory, name = os.path.split(os.path.realpath(lock_file))
+        inside = os.path.join(self._directory, ".leasehold")
+        self._url = "local:" + urllib.parse.quote(os.fsencode(inside))
+        key = os.fsencode(name).decode(errors="backslashreplace")  # A name need not be UTF-8.
         self._lock = _clients.setdefault(self._url, Client(self._url)).mutex(key)
         self._of_thread = threading.local()
 

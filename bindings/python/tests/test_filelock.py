@@ -86,6 +86,14 @@ def test_who_comes_too_late_gets_the_timeout(path):
     other.join()
 
 
+def test_a_path_that_is_not_utf_8_is_locked(path):
+    odd = path.with_name("d\udcff") / "a\udcff.lock"
+    with lh.FileLock(odd, 0) as lock:
+        assert lock.is_locked and not elsewhere(lambda: is_free(odd))
+        assert elsewhere(lambda: is_free(odd.with_name("a\udcfe.lock")))
+    assert os.listdir(odd.parent) == [".leasehold"]
+
+
 def test_it_decorates_a_function(path):
     lock = lh.FileLock(path)
 

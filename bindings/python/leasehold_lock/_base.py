@@ -237,12 +237,20 @@ def _listen_as(now: tuple[int, int], logger: logging.Logger) -> None:
 
 
 def _log(logger: logging.Logger) -> None:
+    global _listening
     import signal
 
     # They are for the threads of the program.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
-        for level, message in _native.records().wait():
+        try:
+            records = _native.records().wait()
+        except LeaseholdError:
+            # The core cannot begin, as where no descriptor is left: the next call tries again.
+            _log_threads.pop(os.getpid(), None)
+            _listening = None
+            return
+        for level, message in records:
             try:
                 logger.log(_LEVELS[level], "%s", message)
             except BaseException as error:

@@ -441,6 +441,27 @@ def test_tasks_whose_calls_cannot_begin_hear_of_it(tmp_path):
     assert run(tmp_path, NO_DESCRIPTORS, "memory:") == said
 
 
+NOTHING_TO_LOG_WITH = """
+import logging, resource, signal, threading
+def log_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "leasehold-log"]
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+try:
+    lh.connect(url)
+except lh.Unavailable:
+    for thread in log_threads():
+        thread.join()
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+with lh.connect(url):
+    print(len(log_threads()))
+"""
+
+
+def test_a_thread_that_cannot_begin_to_log_is_started_again(tmp_path):
+    assert run(tmp_path, NOTHING_TO_LOG_WITH, "memory:") == "1\n"
+
+
 def test_an_interrupt_is_noticed_while_other_threads_wait(url):
     client = lh.connect(url)
     with client.mutex("k") as lease:

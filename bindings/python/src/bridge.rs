@@ -119,6 +119,10 @@ impl Bridge {
 
     /// Lets all calls go on that can.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        // A child shares the socket, and its parent would not hear of what was read here.
+        if self.process.has_forked() {
+            return Ok(());
+        }
         // Before the calls are taken: those that come later wake the loop again.
         let _ = (&self.socket).read(&mut [0; 8]);
         self.has_begun.store(false, Ordering::Relaxed);

@@ -294,6 +294,35 @@ print("done")
     assert run(tmp_path, text, url) == "done\n"
 
 
+LOOP_OF_A_PARENT = """
+import asyncio, select
+loop = asyncio.new_event_loop()
+async def wait():
+    client = await lh.aio.connect(url)
+    waiter = asyncio.ensure_future(client.mutex("k").lease())
+    while not (await client.inspect("k")).waiters:
+        pass
+    return client, waiter
+with lh.connect(url) as other:
+    with other.mutex("k"):
+        client, waiter = loop.run_until_complete(wait())
+    assert select.select([client._bridge._core.fileno()], [], [], 20)[0], "it is granted"
+    child = os.fork()
+    if child == 0:
+        loop.run_until_complete(asyncio.sleep(0))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    lease = loop.run_until_complete(asyncio.wait_for(waiter, 20))
+    loop.run_until_complete(lease.release())
+    loop.run_until_complete(client.close())
+loop.close()
+"""
+
+
+def test_a_child_that_runs_the_loop_of_its_parent_takes_nothing_from_it(tmp_path, url):
+    assert run(tmp_path, LOOP_OF_A_PARENT, url) == ""
+
+
 def test_a_killed_parent_holds_nothing_although_its_child_lives(tmp_path, url):
     text = """
 client = lh.connect(url)

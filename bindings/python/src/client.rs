@@ -116,7 +116,12 @@ impl Client {
     /// Opens the store.
     fn connect(&self) -> Op {
         let connections = self.0.clone();
-        Op::new(async move { connections.client().await.map(|_| NOTHING) })
+        Op::new(async move {
+            connections.client().await?;
+            // One that was closed has a client, and is not opened again.
+            let is_open = !connections.is_closed.load(Ordering::SeqCst);
+            is_open.then_some(NOTHING).ok_or_else(Failure::closed)
+        })
     }
 
     /// Releases everything, within this time. Answers whether all was confirmed.

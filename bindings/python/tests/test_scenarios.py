@@ -425,6 +425,9 @@ async def test_closing_ends_what_is_held_and_waited_for(face, client, url):
     assert lease.lost.is_set()
     with pytest.raises(lh.Closed):
         await other.mutex("k").acquire()
+    with pytest.raises(lh.Closed):
+        async with other:
+            pytest.fail("it was opened again")
     await faces.free(face, client, "k")
 
 

@@ -4,6 +4,7 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use leasehold::{
     Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease,
@@ -81,15 +82,11 @@ impl Lease {
     /// Waits until it is lost: no if it is released first, or this time is over.
     fn lost(&self, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Op> {
         let limit = timeout.map(|timeout| duration("timeout", timeout));
-        let (limit, signal) = (limit.transpose()?, self.0.signal.clone());
+        let limit = limit.transpose()?.unwrap_or(Duration::MAX);
+        let signal = self.0.signal.clone();
         Ok(Op::new(async move {
-            let lost = match limit {
-                None => signal.lost().await,
-                Some(limit) => tokio::time::timeout(limit, signal.lost())
-                    .await
-                    .unwrap_or(None),
-            };
-            Ok(lost.is_some())
+            let lost = tokio::time::timeout(limit, signal.lost()).await;
+            Ok(matches!(lost, Ok(Some(_))))
         }))
     }
 

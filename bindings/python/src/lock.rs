@@ -99,14 +99,9 @@ impl LockSpec {
     }
 
     fn how(&self, limit: Option<Duration>) -> LockOptions {
-        let mut how = LockOptions::new();
-        if let Some(limit) = limit {
-            how = how.within(limit);
-        }
-        match self.deadlock_timeout {
-            Some(after) => how.deadlock_timeout(after),
-            None => how,
-        }
+        let (limit, after) = (limit.into_iter(), self.deadlock_timeout.into_iter());
+        let how = limit.fold(LockOptions::new(), LockOptions::within);
+        after.fold(how, LockOptions::deadlock_timeout)
     }
 }
 

@@ -349,11 +349,8 @@ impl Directory {
 
     fn all_names(&self, sub: &str, most: usize) -> Result<Vec<String>, Errno> {
         let entries = Dir::new(self.file(sub, PART)?)?.take(most);
-        let name = |entry: Result<DirEntry, Errno>| {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            Ok(name)
-        };
-        entries.map(name).collect()
+        let name = |entry: DirEntry| entry.file_name().to_string_lossy().into_owned();
+        entries.map(|entry| entry.map(name)).collect()
     }
 
     /// What to tell a caller when `doing` something in it failed.

@@ -92,11 +92,7 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
             // As below /proc: it is there, and nothing can be made in it.
             Stop::Failed(errno @ (Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG)) => {
                 let cause = std::io::Error::from(errno);
-                let doing = if makes == Makes::Nothing {
-                    "open"
-                } else {
-                    "make"
-                };
+                let doing = ["make", "open"][usize::from(makes == Makes::Nothing)];
                 let message = format!("cannot {doing} the directory {shown}: {cause}");
                 let hint = "name a directory on a local disk with local:/some/dir";
                 refused(message, hint).with_source(cause)

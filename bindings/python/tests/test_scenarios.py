@@ -192,10 +192,11 @@ async def test_who_holds_and_waits_is_shown(face, client, url):
 @scenario
 async def test_garbage_is_released_with_a_warning(face, client, url):
     lease = await client.mutex("k").lease()
-    with pytest.warns(ResourceWarning, match="'k'.*never released"):
+    with pytest.warns(ResourceWarning, match="'k'.*never released") as recorded:
         del lease
         gc.collect()
     await faces.free(face, client, "k")
+    assert recorded.list, "which keeps what it is about"
 
 
 @scenario

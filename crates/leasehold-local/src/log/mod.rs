@@ -237,8 +237,8 @@ fn next_lines(
         };
         let mut lines = file::read(&file, at, PAGE)?;
         let is_last = lines.len() < PAGE && number + 1 == files.len();
-        // A line that is being written is read when it is whole. None is as long as a page: what seems
-        // to be is passed over in pieces.
+        // A line that is being written is read when it is whole. None is as long as a page: what
+        // seems to be is passed over in pieces.
         let piece = lines.len() / PAGE * PAGE;
         let whole = lines.iter().rposition(|byte| *byte == b'\n');
         lines.truncate(whole.map_or(piece, |last| last + 1));

@@ -238,12 +238,10 @@ impl Record {
             0 | 1 => return Err(Flaw::Torn),
             other => return Err(Flaw::Foreign(other)),
         }
-        // The line has no checksum, and no frame says where the other half is.
-        if half.at.abs_diff(half.other) != half.room {
-            return Err(Flaw::Torn);
-        }
         let first = half.frame(source, half.at, half.first)?;
-        let lines = first.ok_or(Flaw::Torn)?;
+        // The line has no checksum, and no frame says where the other half is.
+        let is_sound = half.at.abs_diff(half.other) == half.room;
+        let lines = first.filter(|_| is_sound).ok_or(Flaw::Torn)?;
         let middle = lines.iter().position(|byte| *byte == b'\n');
         let (header, queue) = lines.split_at(middle.ok_or(Flaw::Torn)?);
         let mut record = Self {

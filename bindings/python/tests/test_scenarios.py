@@ -8,6 +8,7 @@ import functools
 import gc
 import pickle
 import signal
+import sys
 
 import faces
 import leasehold_lock as lh
@@ -197,6 +198,18 @@ async def test_garbage_is_released_with_a_warning(face, client, url):
         gc.collect()
     await faces.free(face, client, "k")
     assert recorded.list, "which keeps what it is about"
+
+
+@scenario
+async def test_garbage_is_released_where_warnings_are_errors(face, client, url):
+    lease, errors = await client.mutex("k").lease(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", errors.append)
+        del lease
+        gc.collect()
+    await faces.free(face, client, "k")
+    kept = [error.exc_type for error in errors]
+    assert ResourceWarning in kept, "with the frame in which it was raised"
 
 
 @scenario

@@ -93,19 +93,15 @@ impl How {
         let in_time = || end.is_none_or(|end| now() < end);
         let next = || lock(&jobs).pop_front().filter(|_| in_time());
         let begin = |job: Job| {
-            let (done, result) = oneshot::channel();
             let (scratch, keep) = (scratch.path().to_owned(), self.keep.clone());
-            thread::spawn(move || done.send(job.run(&scratch, keep.as_deref())).ok());
-            result
+            job.in_a_thread(move || job.run(&scratch, keep.as_deref()))
         };
         let results = stream::iter(iter::from_fn(next)).map(begin);
         let mut results = pin!(results.buffer_unordered(self.at_once.get()));
         loop {
             tokio::select! {
                 result = results.next() => match result {
-                    Some(Ok(result)) => tell(&result, &mut lock(&jobs)),
-                    // It has panicked: the others go on.
-                    Some(Err(_)) => {}
+                    Some(done) => tell(&done, &mut lock(&jobs)),
                     None => return Ok(()),
                 },
                 // What has begun is ended; its servers end with it.
@@ -118,6 +114,16 @@ impl How {
 }
 
 impl Job {
+    /// One that panics takes nobody along, and was not run.
+    async fn in_a_thread(self, run: impl FnOnce() -> Done + Send + 'static) -> Done {
+        let (done, result) = oneshot::channel();
+        thread::spawn(move || done.send(run()).ok());
+        result.await.unwrap_or_else(|_| Done {
+            plan: Plan::draw(self.choice, self.seed),
+            outcome: Err("it has panicked".to_owned()),
+        })
+    }
+
     fn run(self, scratch: &Path, keep: Option<&Path>) -> Done {
         let plan = Plan::draw(self.choice, self.seed);
         let outcome = self.outcome(&plan, scratch, keep).map(Box::new);
@@ -198,4 +204,20 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Deployment;
+    use super::*;
+
+    /// Else all that were run may be sound, and nobody learns of this one.
+    #[tokio::test]
+    async fn a_schedule_that_panics_is_told_as_not_run() {
+        let choice = Choice::ours(Deployment::Local, None);
+        let job = Job { choice, seed: 7 };
+        let done = job.in_a_thread(|| panic!("as a bug does")).await;
+        assert_eq!(done.plan.seed, 7);
+        assert_eq!(done.outcome.unwrap_err(), "it has panicked");
+    }
 }

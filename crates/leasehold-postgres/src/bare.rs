@@ -1,14 +1,12 @@
 //! The server without locks: plain statements, by as many connections as there are tasks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
-use leasehold_store::sync::timeout;
 use tokio::sync::Mutex;
 use tokio_postgres::Client;
 
@@ -42,7 +40,6 @@ pub(crate) struct Bare {
     pool: Arc<Pool>,
     table: String,
     clients: Vec<Mutex<Option<Client>>>,
-    limit: Duration,
 }
 
 impl Bare {
@@ -58,7 +55,6 @@ impl Bare {
         let bare = Self {
             table: format!("{}.bench_{:016x}", pool.schema, random_u64()),
             clients: clients.collect(),
-            limit: options.response_timeout,
             pool,
         };
         let table = &bare.table;
@@ -78,10 +74,8 @@ impl Bare {
             none => none.insert(self.pool.connect().await?.0),
         };
         for statement in statements {
-            let failed = |error| self.pool.meaning(error);
-            let answer = timeout(self.limit, client.batch_execute(statement)).await;
-            let answer = answer.map_err(|_| self.pool.late("did not answer"))?;
-            answer.map_err(failed)?;
+            let answer = self.pool.answer(client.batch_execute(statement)).await?;
+            answer.map_err(|error| self.pool.meaning(error))?;
         }
         Ok(())
     }

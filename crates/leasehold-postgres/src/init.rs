@@ -20,6 +20,9 @@ const BY_OWNER: &str = "let the owner of the database run what leasehold init --
 /// Others may have made functions that fit better than those of the server.
 const BEGIN: &str = "begin; set local search_path = pg_catalog, pg_temp;";
 
+/// It waits for others for less than a client waits for it, as the functions of the schema do.
+const PATIENCE: &str = "set local lock_timeout = '4s';";
+
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
     include_str!("schema.sql").replace("{schema}", schema)
@@ -35,38 +38,41 @@ pub(crate) fn script(schema: &str) -> String {
 /// Makes the schema, unless it is there.
 pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let failed = |error| pool.meaning(error);
+    // What fails is undone when the connection ends.
     let (client, _) = pool.connect().await?;
     // Two at once: the second finds what the first has made.
     let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
-    let begin = format!("{BEGIN} {lock}");
-    client.batch_execute(&begin).await.map_err(failed)?;
+    let begin = format!("{BEGIN} {PATIENCE} {lock}");
+    let begun = pool.answer(client.batch_execute(&begin)).await?;
+    begun.map_err(failed)?;
     let made = match version(pool, &client).await? {
-        Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already),
-        None => client
-            .batch_execute(&sql(&pool.schema))
-            .await
-            .map(|()| Marked::New)
-            .map_err(|error| match error.code() {
+        Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already)?,
+        None => {
+            let sql = sql(&pool.schema);
+            let made = pool.answer(client.batch_execute(&sql)).await?;
+            made.map_err(|error| match error.code() {
                 Some(&SqlState::INSUFFICIENT_PRIVILEGE) => failed(error).with_hint(BY_OWNER),
                 _ => failed(error),
-            }),
+            })?;
+            Marked::New
+        }
     };
-    let end = if made.is_ok() { "commit" } else { "rollback" };
-    client.batch_execute(end).await.map_err(failed)?;
-    made
+    let ended = pool.answer(client.batch_execute("commit")).await?;
+    ended.map_err(failed)?;
+    Ok(made)
 }
 
 async fn version(pool: &Pool, client: &Client) -> Result<Option<String>, StoreError> {
     let failed = |error| pool.meaning(error);
     let schema = &pool.schema;
     let is_there = format!("select to_regclass('{schema}.about') is not null");
-    let is_there = client.query_typed(&is_there, &[]).await.map_err(failed)?;
-    if first::<bool>(&is_there) != Some(true) {
+    let is_there = pool.answer(client.query_typed(&is_there, &[])).await?;
+    if first::<bool>(&is_there.map_err(failed)?) != Some(true) {
         return Ok(None);
     }
     let version = format!("select version::text from {schema}.about");
-    let version = client.query_typed(&version, &[]).await.map_err(failed)?;
-    Ok(first(&version))
+    let version = pool.answer(client.query_typed(&version, &[])).await?;
+    Ok(first(&version.map_err(failed)?))
 }
 
 /// Refuses the schema of another version.

@@ -83,11 +83,8 @@ impl Pool {
                 Some(session) => session,
                 None => self.connect().await?,
             };
-            let answer = client.query_typed(&statement, params);
-            let Ok(answer) = timeout(self.options.response_timeout, answer).await else {
-                // What comes later is nobody's any more.
-                return Err(self.late("did not answer"));
-            };
+            // What comes later is nobody's any more.
+            let answer = self.answer(client.query_typed(&statement, params)).await?;
             let warned = lock(&warning).take();
             if answer.as_ref().is_err_and(errors::is_read_only) {
                 // Another host may accept writes: only a new connection finds out.
@@ -114,6 +111,12 @@ impl Pool {
     ) -> Result<Vec<Row>, StoreError> {
         let answer = self.query(statement, params).await?;
         answer.map_err(|error| self.meaning(error))
+    }
+
+    /// What comes within the time that an answer may take.
+    pub(crate) async fn answer<T>(&self, asked: impl Future<Output = T>) -> Result<T, StoreError> {
+        let answer = timeout(self.options.response_timeout, asked).await;
+        answer.map_err(|_| self.late("did not answer"))
     }
 
     /// The acknowledgements of each step that the server answers without a warning.

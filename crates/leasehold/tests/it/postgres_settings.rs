@@ -68,6 +68,19 @@ async fn what_waits_for_a_locked_row_ends_at_the_server() {
     end_at_the_server(row, &steps).await;
 }
 
+/// So does who makes the schema: it is told in time.
+#[tokio::test]
+async fn a_schema_that_is_kept_locked_is_not_waited_for_without_end() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    let _session = asleep(url, "lock table {schema}.about").await;
+    let made = soon("an answer", init(&format!("{url}&response_timeout=1m"))).await;
+    fails(made, ErrorKind::Unavailable, &["due to lock timeout"]);
+    let silent = format!("{url}&response_timeout=10ms");
+    fails(init(&silent).await, ErrorKind::Unavailable, &["in time"]);
+    end_sleep(url);
+}
+
 /// So does what only waits for the table.
 #[tokio::test]
 async fn what_waits_for_a_locked_table_ends_at_the_server() {

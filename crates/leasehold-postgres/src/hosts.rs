@@ -2,10 +2,12 @@
 
 use std::env::var;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_store::access::read_file;
+use tokio::net::lookup_host;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 
@@ -59,6 +61,25 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
             one
         })
         .collect()
+}
+
+/// One configuration for each address that the name of the host of this one has just now.
+pub(crate) async fn each_address(host: Config) -> Vec<Config> {
+    let [Host::Tcp(name)] = host.get_hosts() else {
+        return vec![host];
+    };
+    let addresses = lookup_host((&**name, PORT)).await;
+    let at = |address: SocketAddr| {
+        let mut one = host.clone();
+        one.hostaddr(address.ip());
+        one
+    };
+    let each: Vec<_> = addresses.into_iter().flatten().map(at).collect();
+    match each.is_empty() {
+        // The client says why there is none.
+        true => vec![host],
+        false => each,
+    }
 }
 
 /// Logs in as that user and with that password, where there are such.

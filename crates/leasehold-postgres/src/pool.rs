@@ -18,7 +18,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
 use super::errors;
-use super::hosts::ports_of;
+use super::hosts::{each_address, ports_of};
 use super::options::PostgresOptions;
 use super::tls::{self, Wire};
 
@@ -46,6 +46,9 @@ pub(crate) struct Pool {
 }
 
 leasehold_store::debug!(Pool; |it| server: it.server);
+
+/// A connection that was tried, if there was an answer.
+type Tried = Option<Result<(Client, Wire), Error>>;
 
 /// A connection, and the last warning of its server.
 type Session = (Client, Arc<Mutex<Option<String>>>);
@@ -189,22 +192,36 @@ impl Pool {
             false => &self.listens,
         };
         let first = last.load(Ordering::Relaxed);
-        let silent = || Err(late(&server(&config), "took no connection"));
-        let mut failure = silent();
+        let mut failure = None;
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
             let mut host = hosts[place].clone();
-            let tls = tls::connect(&self.options)?;
             tls::apply(&mut host, &self.options);
-            match timeout(each, host.connect(tls)).await {
-                Ok(Ok(connected)) => {
+            let opened = async { self.open_one(&each_address(host).await, each).await };
+            match timeout(each, opened).await.unwrap_or(Ok(None))? {
+                Some(Ok(connected)) => {
                     last.store(place, Ordering::Relaxed);
                     return Ok(Ok(connected));
                 }
-                Ok(Err(error)) => failure = Ok(Err(error)),
-                Err(_) => failure = silent(),
+                failed => failure = failed,
             }
         }
-        failure
+        failure.ok_or_else(|| late(&server(&config), "took no connection"))
+    }
+
+    /// At the first of the addresses of a host that lets this client in, each of which has its part of
+    /// the time.
+    async fn open_one(&self, addresses: &[Config], limit: Duration) -> Result<Tried, StoreError> {
+        let each = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+        let mut failure = None;
+        for address in addresses {
+            let tls = tls::connect(&self.options)?;
+            match timeout(each, address.connect(tls)).await {
+                Ok(Ok(connected)) => return Ok(Some(Ok(connected))),
+                Ok(Err(error)) => failure = Some(Err(error)),
+                Err(_) => failure = None,
+            }
+        }
+        Ok(failure)
     }
 
     pub(crate) fn late(&self, what: &str) -> StoreError {
@@ -243,4 +260,40 @@ fn server(config: &Config) -> String {
         Host::Unix(path) => path.display().to_string(),
     });
     hosts.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::*;
+
+    /// Where a name has several, and the server at one of them is down.
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let answers = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = answers.local_addr().unwrap().port();
+        let silent = Ipv4Addr::new(127, 0, 0, 2);
+        let _silent = TcpListener::bind((silent, port)).unwrap();
+        // Asks for a password, as a server does.
+        thread::spawn(move || {
+            let (mut stream, _) = answers.accept().unwrap();
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(&[b'R', 0, 0, 0, 8, 0, 0, 0, 3]);
+        });
+        let url = format!("postgres://u@name:{port}/d?sslmode=disable");
+        let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
+        let addresses = [silent, Ipv4Addr::LOCALHOST].map(|address| {
+            let mut host = pool.options.config.clone();
+            tls::apply(&mut host, &pool.options);
+            host.hostaddr(address.into());
+            host
+        });
+        let opened = pool.open_one(&addresses, Duration::from_secs(4)).await;
+        let answer = opened.unwrap().expect("an answer");
+        let refused = pool.meaning(answer.err().unwrap()).to_string();
+        assert!(refused.contains("wants a password"), "{refused}");
+    }
 }

@@ -10,7 +10,7 @@ use leasehold_store::params::{
     Param, Params, add_params, check_bounds, check_times, encode, encode_name,
 };
 use leasehold_store::sync::Mutex;
-use leasehold_store::{StoreError, setters};
+use leasehold_store::{ErrorKind, StoreError, setters};
 use percent_encoding::percent_decode_str;
 use tokio::task::JoinSet;
 
@@ -143,6 +143,11 @@ fn server(text: &str, usual: u16) -> Result<String, Invalid> {
     }
 }
 
+/// ZooKeeper takes what follows the first colon for the password.
+fn is_no_user(user: &str) -> bool {
+    user.is_empty() || user.contains(':')
+}
+
 /// Refuses a path that ZooKeeper does not take.
 fn check_chroot(path: &str) -> Result<(), Invalid> {
     let is_name = |name: &str| !matches!(name, "" | "." | "..");
@@ -247,8 +252,7 @@ impl ZooKeeperOptions {
         if !(10_000..=1 << 30).contains(&self.maxbuffer) {
             return Err(no_maxbuffer());
         }
-        let is_none = |user: &String| user.is_empty() || user.contains(':');
-        if self.access.user.as_ref().is_some_and(is_none) {
+        if self.access.user.as_deref().is_some_and(is_no_user) {
             return Err(invalid("has something for a user that is none"));
         }
         if !self.encrypted && !self.access.tls.is_default() {
@@ -290,9 +294,15 @@ impl ZooKeeperOptions {
     /// The user and the password of the session that is opened next, if there is a user.
     ///
     /// # Errors
-    /// Those of [`Access::login`].
+    /// Those of [`Access::login`], and for a provider that names no user.
     pub(crate) async fn identity(&self) -> Result<Option<String>, StoreError> {
         let login = self.access.login(self.connect_timeout).await?;
+        let is_named = self.access.credentials.is_some();
+        if login.user.as_deref().map_or(is_named, is_no_user) {
+            let why = "the credentials provider has named no user, or one with a colon";
+            return Err(StoreError::new(ErrorKind::Unavailable, why)
+                .with_hint("look at what your application provides as credentials"));
+        }
         let password = login.password.unwrap_or_default();
         Ok(login.user.map(|user| format!("{user}:{password}")))
     }

@@ -1,8 +1,10 @@
 //! URLs, what they say again, and what cannot be.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::path::Path;
 
-use leasehold_store::ErrorKind;
+use leasehold_store::access::{Credentials, CredentialsProvider};
 
 use super::*;
 
@@ -81,6 +83,26 @@ fn certificates_come_with_their_keys_and_with_tls() {
     let options = ZooKeeperOptions::from_url("zookeeper+tls://h?cert=/a&key=/k").unwrap();
     let options = options.with_access(&files(Some("/c"), None)).unwrap();
     assert_eq!(options.url_for_others(), "zookeeper+tls://h?cert=/c&key=/k");
+}
+
+/// The user `a:b` with the password `c` would be the user `a` with the password `b:c`.
+#[tokio::test]
+async fn a_provider_names_a_user_without_a_colon() {
+    let identity = async |user: Option<&str>| {
+        let mut login = Credentials::password("se:cret");
+        login.user = user.map(str::to_owned);
+        let provider = CredentialsProvider::new(move || ready(Ok::<_, Infallible>(login.clone())));
+        let access = Access::default().credentials(provider);
+        let options = ZooKeeperOptions::from_url("zookeeper://h").unwrap();
+        options.access(access).identity().await
+    };
+    let known = identity(Some("app")).await.unwrap();
+    assert_eq!(known.as_deref(), Some("app:se:cret"));
+    for user in [None, Some(""), Some("a:b")] {
+        let refused = identity(user).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{user:?}");
+        assert!(refused.hint().is_some(), "{refused}");
+    }
 }
 
 /// As an embedder sets them, they are in the URL that is shown, and are checked when it is opened.

@@ -1,6 +1,6 @@
 //! The hosts of a URL one by one, each with its password.
 
-use std::env::var;
+use std::env::{var, var_os};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -107,10 +107,11 @@ fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
 /// The file that `PGPASSFILE` names, or `~/.pgpass`, as it is now; why there is none, if it was named,
 /// or cannot be read.
 pub(crate) fn text_of_file() -> Result<String, String> {
-    let named = var("PGPASSFILE").map(PathBuf::from).ok();
-    let usual = || Some(PathBuf::from(var("HOME").ok()?).join(".pgpass"));
+    // As `psql` has it, an empty name is none.
+    let named = var_os("PGPASSFILE").filter(|name| !name.is_empty());
+    let usual = || Some(PathBuf::from(var_os("HOME")?).join(".pgpass"));
     let is_named = named.is_some();
-    let Some(path) = named.or_else(usual) else {
+    let Some(path) = named.map(PathBuf::from).or_else(usual) else {
         return Ok(String::new());
     };
     match read_file(&path).map(String::from_utf8) {

@@ -379,7 +379,8 @@ impl PostgresOptions {
         self.access.tls.certificate()?;
         self.check()?;
         let has_none = self.config.get_password().is_none() && !self.access.may_change();
-        let of_psql = || var("PGPASSWORD").ok().filter(|_| has_none);
+        let is_wanted = |password: &String| has_none && !password.is_empty();
+        let of_psql = || var("PGPASSWORD").ok().filter(is_wanted);
         let password = self.access.password.clone().or_else(of_psql);
         log_in(&mut self.config, self.access.user.as_deref(), password);
         Ok(self)

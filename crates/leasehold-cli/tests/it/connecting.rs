@@ -1,5 +1,8 @@
 //! Why a server cannot be used is said in the error's own sentence, without `-v`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use crate::common::*;
 use leasehold_testkit::server::ClientCertificate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,10 +35,23 @@ async fn a_file_of_passwords_that_cannot_be_read_is_named() {
     std::fs::write(&empty, "").unwrap();
     let below = empty.join("x");
     let named = format!("wants a password, and {} cannot be read", below.display());
-    for (file, said) in [(&below, &*named), (&empty, "PostgreSQL at 127.0.0.1:")] {
+    let strange = OsStr::from_bytes(b"/\xff/x");
+    for (file, said) in [
+        (below.as_os_str(), &*named),
+        (empty.as_os_str(), "PostgreSQL at 127.0.0.1:"),
+        (strange, "/x cannot be read"),
+    ] {
         let mut command = at(&url, "run -n k -- true");
         command.env("PGPASSFILE", file);
         Process::run(command).await.has_ended_saying(Some(69), said);
+    }
+    // An empty variable is none, as `psql` has it.
+    for name in ["PGPASSWORD", "PGPASSFILE"] {
+        let mut command = at(&url, "run -n k -- true");
+        command.env("HOME", directory.path()).env(name, "");
+        let ended = Process::run(command).await;
+        ended.has_ended_saying(Some(69), "wants a password");
+        ended.has_not_said("cannot be read");
     }
 }
 

@@ -74,8 +74,8 @@ impl Bare {
             none => none.insert(self.pool.connect().await?.0),
         };
         for statement in statements {
-            let answer = self.pool.answer(client.batch_execute(statement)).await?;
-            answer.map_err(|error| self.pool.meaning(error))?;
+            let asked = client.batch_execute(statement);
+            self.pool.told(&self.pool.options.config, asked).await?;
         }
         Ok(())
     }

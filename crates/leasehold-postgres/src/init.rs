@@ -37,42 +37,39 @@ pub(crate) fn script(schema: &str) -> String {
 
 /// Makes the schema, unless it is there.
 pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
-    let failed = |error| pool.meaning(error);
+    let at = &pool.options.config;
     // What fails is undone when the connection ends.
     let (client, _) = pool.connect().await?;
     // Two at once: the second finds what the first has made.
     let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
     let begin = format!("{BEGIN} {PATIENCE} {lock}");
-    let begun = pool.answer(client.batch_execute(&begin)).await?;
-    begun.map_err(failed)?;
+    pool.told(at, client.batch_execute(&begin)).await?;
     let made = match version(pool, &client).await? {
         Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already)?,
         None => {
             let sql = sql(&pool.schema);
             let made = pool.answer(client.batch_execute(&sql)).await?;
             made.map_err(|error| match error.code() {
-                Some(&SqlState::INSUFFICIENT_PRIVILEGE) => failed(error).with_hint(BY_OWNER),
-                _ => failed(error),
+                Some(&SqlState::INSUFFICIENT_PRIVILEGE) => pool.meaning(error).with_hint(BY_OWNER),
+                _ => pool.meaning(error),
             })?;
             Marked::New
         }
     };
-    let ended = pool.answer(client.batch_execute("commit")).await?;
-    ended.map_err(failed)?;
+    pool.told(at, client.batch_execute("commit")).await?;
     Ok(made)
 }
 
 async fn version(pool: &Pool, client: &Client) -> Result<Option<String>, StoreError> {
-    let failed = |error| pool.meaning(error);
-    let schema = &pool.schema;
+    let (at, schema) = (&pool.options.config, &pool.schema);
     let is_there = format!("select to_regclass('{schema}.about') is not null");
-    let is_there = pool.answer(client.query_typed(&is_there, &[])).await?;
-    if first::<bool>(&is_there.map_err(failed)?) != Some(true) {
+    let is_there = pool.told(at, client.query_typed(&is_there, &[])).await?;
+    if first::<bool>(&is_there) != Some(true) {
         return Ok(None);
     }
     let version = format!("select version::text from {schema}.about");
-    let version = pool.answer(client.query_typed(&version, &[])).await?;
-    Ok(first(&version.map_err(failed)?))
+    let version = pool.told(at, client.query_typed(&version, &[])).await?;
+    Ok(first(&version))
 }
 
 /// Refuses the schema of another version.

@@ -27,9 +27,6 @@ const PROBE_PAUSE: Duration = Duration::from_secs(30);
 /// time-out, 5 s by default, and has to find out within that.
 const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long it may take to open a session that listens.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-
 /// A machine that has lost its power is found dead within 15 s.
 const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = 15000; set idle_session_timeout = 0";
@@ -170,24 +167,14 @@ impl Listener {
         }
     }
 
-    /// As [`try_to_connect`](Self::try_to_connect), within a limit: the connection may be half open
-    /// from the beginning.
-    async fn connect(&self) -> Result<Option<Session>, StoreError> {
-        let connected = timeout(CONNECT_LIMIT, self.try_to_connect()).await;
-        connected.unwrap_or_else(|_| {
-            let message = "PostgreSQL gave no session to listen in time";
-            Err(StoreError::new(ErrorKind::Unavailable, message))
-        })
-    }
-
     /// Opens a session, finds out whether it hears, and shows others that it lives. None if it hears
     /// nothing.
-    async fn try_to_connect(&self) -> Result<Option<Session>, StoreError> {
+    async fn connect(&self) -> Result<Option<Session>, StoreError> {
         let Some(at) = &self.at else {
             return Ok(None);
         };
-        let failed = |error| self.pool.meaning_at(at, error);
-        let (client, mut connection) = self.pool.connect_to(at).await?;
+        let pool = &self.pool;
+        let (client, mut connection) = pool.connect_to(at).await?;
         let (rung, mut heard) = mpsc::unbounded_channel();
         let drive = async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
@@ -200,22 +187,23 @@ impl Listener {
         };
         let connection = JoinSet::from_iter([drive]);
         let listen = format!("listen \"{}\"", self.channel);
-        client.batch_execute(&listen).await.map_err(failed)?;
+        pool.told(at, client.batch_execute(&listen)).await?;
         if !self.probe(&mut heard, |_| ()).await? {
             // A pooler gives the session to others.
-            client.batch_execute("unlisten *").await.ok();
+            let unlisten = client.batch_execute("unlisten *");
+            pool.told(at, unlisten).await.ok();
             if !self.has_warned.swap(true, Ordering::AcqRel) {
                 tracing::warn!("{DEAF}: waiters look four times a second; {REMEDY}");
             }
             return Ok(None);
         }
-        client.batch_execute(KEEP_ALIVE).await.map_err(failed)?;
-        let schema = &self.pool.schema;
+        pool.told(at, client.batch_execute(KEEP_ALIVE)).await?;
+        let schema = &pool.schema;
         let inbox: Param<'_> = (&self.inbox, Type::TEXT);
         let lock = format!("select pg_advisory_lock({schema}.inbox_lock($1))");
-        client.query_typed(&lock, &[inbox]).await.map_err(failed)?;
+        pool.told(at, client.query_typed(&lock, &[inbox])).await?;
         let clock = format!("select {schema}.clock()");
-        let rows = client.query_typed(&clock, &[]).await.map_err(failed)?;
+        let rows = pool.told(at, client.query_typed(&clock, &[])).await?;
         let now: i64 = first(&rows).ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(Some(Session {

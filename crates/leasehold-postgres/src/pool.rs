@@ -32,7 +32,7 @@ const TRIES: usize = 8;
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 pub(crate) struct Pool {
-    options: PostgresOptions,
+    pub(crate) options: PostgresOptions,
     pub(crate) schema: String,
     pub(crate) server: String,
     idle: Arc<Idle<Session>>,
@@ -122,6 +122,16 @@ impl Pool {
         answer.map_err(|_| self.late("did not answer"))
     }
 
+    /// The same of the server at these hosts, which may refuse.
+    pub(crate) async fn told<T>(
+        &self,
+        at: &Config,
+        asked: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        let answer = self.answer(asked).await?;
+        answer.map_err(|error| self.meaning_at(at, error))
+    }
+
     /// The acknowledgements of each step that the server answers without a warning.
     pub(crate) fn acknowledged(&self) -> Option<Acknowledged> {
         let (wanted, limit) = (self.options.acknowledge, self.options.response_timeout);
@@ -133,7 +143,7 @@ impl Pool {
     }
 
     /// As [`meaning`](Self::meaning), of a connection to these hosts.
-    pub(crate) fn meaning_at(&self, config: &Config, error: Error) -> StoreError {
+    fn meaning_at(&self, config: &Config, error: Error) -> StoreError {
         errors::meaning(error, &self.schema, &server(config))
     }
 

@@ -121,6 +121,19 @@ async fn a_step_whose_ring_is_not_taken_is_taken() {
     assert!(passed, "{seen:?}");
 }
 
+/// A step that has looked whether it lives may wait for its standby for long: each try to listen would
+/// keep a connection at the server until then.
+#[tokio::test]
+async fn who_cannot_show_that_it_lives_gives_up_at_the_server() {
+    let fresh = Fresh::at(&Postgres::shared().url(), "&response_timeout=1m");
+    let (store, url) = (fresh.client().await, fresh.url().await);
+    let lock = "select pg_advisory_xact_lock_shared({schema}.inbox_lock";
+    let _session = asleep(url, &format!("{lock}('{}'))", store.inbox().as_str())).await;
+    let refused = soon("an answer", store.listen(sink().0)).await;
+    fails(refused, ErrorKind::Unavailable, &["due to lock timeout"]);
+    end_sleep(url);
+}
+
 /// Two that make it at once are told that one has made it, and the other found it.
 #[tokio::test]
 async fn two_make_one_schema() {

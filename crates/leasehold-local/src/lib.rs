@@ -83,7 +83,7 @@ use self::acquire_record::blocking;
 use self::clock::Clock;
 use self::directory::{Directory, MARK, Makes, RECORDS, create_dir};
 use self::group::Group;
-use self::inbox::{OpenInbox, Subscription};
+use self::inbox::Subscription;
 use self::liveness::Session;
 use self::liveness_watch::{LivenessWatch, watch};
 use self::log::{FileLog, Log};
@@ -337,8 +337,7 @@ impl Records for LocalStore {
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         let (store, watcher) = (Arc::downgrade(&self.inner), self.inner.watcher.clone());
         let watching = |epoch| watch(store, watcher, epoch);
-        let inbox = OpenInbox::open(self.inner.clone(), sink, watching);
-        Ok(Box::new(inbox))
+        Ok(inbox::open(self.inner.clone(), sink, watching))
     }
 
     fn child_fds(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {

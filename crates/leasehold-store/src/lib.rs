@@ -91,6 +91,8 @@ pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{Acknowledges, Push};
 pub use listing::{ListPage, Listing, OnePage, SeenNames};
+#[doc(hidden)]
+pub use port::opened;
 pub use port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 pub use records::{Records, Step, Taken, Transacted};
 pub use verbs::Verbs;

@@ -117,7 +117,8 @@ pub trait PushSink: Send + Sync + 'static {
 pub trait Listening: Send + Sync {}
 
 /// An open inbox, with what closes it when it is dropped.
-pub(crate) fn opened(closes: impl FnOnce() + Send + Sync + 'static) -> Box<dyn Listening> {
+#[doc(hidden)]
+pub fn opened(closes: impl FnOnce() + Send + Sync + 'static) -> Box<dyn Listening> {
     Box::new(Open(Some(closes)))
 }
 

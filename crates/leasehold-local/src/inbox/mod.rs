@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use leasehold_core::{Event, Inbox, Key, StoreTime};
 use leasehold_store::fork::Process;
 use leasehold_store::sync::lock;
-use leasehold_store::{Listening, Push, PushSink};
+use leasehold_store::{Listening, Push, PushSink, opened};
 use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -115,61 +115,44 @@ pub(super) fn deliver(store: &Inner, epoch: u64, push: Push) {
     }
 }
 
-/// The open inbox of this client.
-pub(super) struct OpenInbox {
+/// Opens the inbox of this client. As long as it is open, what `watching` the claims that wait takes goes
+/// on.
+pub(super) fn open<W: Future<Output = ()> + Send + 'static>(
     store: Arc<Inner>,
-    epoch: u64,
-    process: Process,
-}
-
-impl OpenInbox {
-    /// Opens it. As long as it is open, what `watching` the claims that wait takes goes on.
-    pub(super) fn open<W: Future<Output = ()> + Send + 'static>(
-        store: Arc<Inner>,
-        sink: Arc<dyn PushSink>,
-        watching: impl FnOnce(u64) -> W,
-    ) -> Self {
-        let mut state = lock(&store.subscription);
-        state.last_epoch += 1;
-        let epoch = state.last_epoch;
-        state.epoch = epoch;
-        let no_socket = |error: &_| {
-            tracing::debug!(%error, "cannot open a socket for pushes; polling instead");
-        };
-        let bound = bind(&store).inspect_err(no_socket);
-        state.reader = bound.ok().map(|socket| Reader {
-            reading: JoinSet::from_iter([read(socket, Arc::downgrade(&store), epoch, false)]),
-            _watching: JoinSet::from_iter([watching(epoch)]),
-            runtime: Handle::current(),
-            sink,
-        });
-        drop(state);
-        Self {
-            store,
-            epoch,
-            process: Process::this(),
-        }
-    }
-}
-
-impl Listening for OpenInbox {}
-
-impl Drop for OpenInbox {
-    fn drop(&mut self) {
+    sink: Arc<dyn PushSink>,
+    watching: impl FnOnce(u64) -> W,
+) -> Box<dyn Listening> {
+    let mut state = lock(&store.subscription);
+    state.last_epoch += 1;
+    let epoch = state.last_epoch;
+    state.epoch = epoch;
+    let no_socket = |error: &_| {
+        tracing::debug!(%error, "cannot open a socket for pushes; polling instead");
+    };
+    let bound = bind(&store).inspect_err(no_socket);
+    state.reader = bound.ok().map(|socket| Reader {
+        reading: JoinSet::from_iter([read(socket, Arc::downgrade(&store), epoch, false)]),
+        _watching: JoinSet::from_iter([watching(epoch)]),
+        runtime: Handle::current(),
+        sink,
+    });
+    drop(state);
+    let process = Process::this();
+    opened(move || {
         // In a forked child the socket is the parent's.
-        if self.process.has_forked() {
+        if process.has_forked() {
             return;
         }
-        let mut state = lock(&self.store.subscription);
+        let mut state = lock(&store.subscription);
         // A later one may have taken the place.
-        if state.epoch == self.epoch {
+        if state.epoch == epoch {
             state.epoch = 0;
             if state.reader.take().is_some() {
-                let name = file_name(self.store.session.inbox().as_str());
-                self.store.directory.remove(&socket(&name));
+                let name = file_name(store.session.inbox().as_str());
+                store.directory.remove(&socket(&name));
             }
         }
-    }
+    })
 }
 
 /// Hears again after somebody has removed the socket. Before the next grant, if

@@ -5,26 +5,20 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use leasehold_store::sync::timeout;
-use leasehold_store::{Listening, Push, PushSink, StoreError};
+use leasehold_store::{Listening, Push, PushSink, StoreError, opened};
 
 use super::Inner;
-use crate::connection::subscription::Subscription;
 use crate::std_ext::BackgroundTask;
-
-/// Open inboxes; closed on drop.
-pub(super) struct Inboxes {
-    _opened: Vec<Subscription>,
-    _late: BackgroundTask,
-}
-
-impl Listening for Inboxes {}
 
 /// Opens the inbox everywhere, and gives the answer when a quorum listens, or after as long as an
 /// answer may take. From then on each connection subscribes whenever it is opened.
-pub(super) async fn listen(inner: &Inner, sink: Arc<dyn PushSink>) -> Result<Inboxes, StoreError> {
+pub(super) async fn listen(
+    inner: &Inner,
+    sink: Arc<dyn PushSink>,
+) -> Result<Box<dyn Listening>, StoreError> {
     let members = || inner.members.iter();
-    let opened = members().map(|member| member.shared.open_inbox(&sink));
-    let opened = opened.collect::<Result<_, _>>()?;
+    let inboxes = members().map(|member| member.shared.open_inbox(&sink));
+    let inboxes = inboxes.collect::<Result<Vec<_>, _>>()?;
     let links = members().map(|member| Arc::clone(&member.shared));
     let mut subscribed: FuturesUnordered<_> = links
         .map(|link| async move { link.subscribed().await })
@@ -38,8 +32,5 @@ pub(super) async fn listen(inner: &Inner, sink: Arc<dyn PushSink>) -> Result<Inb
             sink.push(Push::Reset);
         }
     });
-    Ok(Inboxes {
-        _opened: opened,
-        _late: late,
-    })
+    Ok(opened(move || drop((inboxes, late))))
 }

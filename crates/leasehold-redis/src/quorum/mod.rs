@@ -209,7 +209,7 @@ impl LockStore for RedlockStore {
                 "it sends no message when a lock becomes free",
             ));
         }
-        Ok(Box::new(listen::listen(&self.inner, sink).await?))
+        listen::listen(&self.inner, sink).await
     }
 }
 

@@ -69,17 +69,10 @@ pub(crate) async fn each_address(host: Config) -> Vec<Config> {
         return vec![host];
     };
     let addresses = lookup_host((&**name, PORT)).await;
-    let at = |address: SocketAddr| {
-        let mut one = host.clone();
-        one.hostaddr(address.ip());
-        one
-    };
+    let at = |address: SocketAddr| host.clone().hostaddr(address.ip()).clone();
     let each: Vec<_> = addresses.into_iter().flatten().map(at).collect();
-    match each.is_empty() {
-        // The client says why there is none.
-        true => vec![host],
-        false => each,
-    }
+    // The client says why there is none.
+    if each.is_empty() { vec![host] } else { each }
 }
 
 /// Logs in as that user and with that password, where there are such.

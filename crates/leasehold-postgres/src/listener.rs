@@ -202,10 +202,9 @@ impl Listener {
         pool.told(at, client.batch_execute(KEEP_ALIVE)).await?;
         let schema = &pool.schema;
         let inbox: Param<'_> = (&self.inbox, Type::TEXT);
-        let lock = format!("select pg_advisory_lock({schema}.inbox_lock($1))");
-        pool.told(at, client.query_typed(&lock, &[inbox])).await?;
-        let clock = format!("select {schema}.clock()");
-        let rows = pool.told(at, client.query_typed(&clock, &[])).await?;
+        // The time is that behind the lock.
+        let sql = format!("select {schema}.clock() from pg_advisory_lock({schema}.inbox_lock($1))");
+        let rows = pool.told(at, client.query_typed(&sql, &[inbox])).await?;
         let now: i64 = first(&rows).ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(Some(Session {

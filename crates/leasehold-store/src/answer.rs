@@ -78,13 +78,4 @@ impl<R: Copy + Into<Reply>> Answer<R> {
             .filter(|acknowledged| self.has_token() && !acknowledged.is_enough())
             .map(|acknowledged| acknowledged.error())
     }
-
-    /// Returns the acknowledgements, if they are enough, to show them.
-    ///
-    /// Hidden, as above.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn achieved(&self) -> Option<Acknowledged> {
-        self.acknowledged.filter(Acknowledged::is_enough)
-    }
 }

@@ -229,9 +229,8 @@ impl ZooKeeperOptions {
             options.access.set_login(Some(user), password);
             servers = after;
         }
-        let servers = servers.split(',');
-        let servers = servers.map(|text| server(text, usual_port(encrypted)));
-        options.servers = servers.collect::<Result<_, _>>()?;
+        let read = |text| server(text, usual_port(encrypted));
+        options.servers = servers.split(',').map(read).collect::<Result<_, _>>()?;
         let path = decoded(path)?;
         match path.trim_end_matches('/') {
             "" => {}
@@ -338,10 +337,8 @@ impl ZooKeeperOptions {
             url.push('@');
         }
         let usual = format!(":{}", usual_port(self.encrypted));
-        let servers = self.servers.iter();
-        let servers: Vec<_> = servers
-            .map(|one| one.strip_suffix(&usual).unwrap_or(one))
-            .collect();
+        let shown = |one: &String| one.strip_suffix(&usual).unwrap_or(one).to_owned();
+        let servers: Vec<_> = self.servers.iter().map(shown).collect();
         url += &servers.join(",");
         if self.chroot != USUAL_CHROOT {
             encode(&self.chroot, &mut url);

@@ -8,6 +8,7 @@ use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::report::Report;
 use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
+use leasehold_store::sync::Ordering;
 
 use super::options::ZooKeeperOptions;
 use super::session::Sessions;
@@ -52,7 +53,7 @@ impl Scheme for ZooKeeper {
             None => "for all who reach the servers".to_owned(),
         };
         let what = format!("the node {} at {}", options.chroot, options.hosts());
-        let outcome = match sessions.has_made_nodes() {
+        let outcome = match sessions.has_made_nodes.load(Ordering::Acquire) {
             true => Marked::New,
             false => Marked::Already,
         };

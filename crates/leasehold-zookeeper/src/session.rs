@@ -25,7 +25,8 @@ pub(crate) struct Sessions {
     current: Turn<Option<Arc<Session>>>,
     /// The time at the servers when they last told it, and when that was heard.
     told: Mutex<Option<(StoreTime, Moment)>>,
-    has_made_nodes: AtomicBool,
+    /// Whether the nodes were not there when they were needed.
+    pub(crate) has_made_nodes: AtomicBool,
 }
 
 /// A session, as long as anybody has it.
@@ -61,11 +62,6 @@ impl Sessions {
             told: Mutex::default(),
             has_made_nodes: AtomicBool::new(false),
         }
-    }
-
-    /// Whether the nodes were not there when they were needed.
-    pub(crate) fn has_made_nodes(&self) -> bool {
-        self.has_made_nodes.load(Ordering::Acquire)
     }
 
     /// The session. Opens one if there is none, or the last has expired.

@@ -162,7 +162,7 @@ impl ClaimSlot {
                     let shortfall = answer.shortfall();
                     seen.trouble = shortfall.map(|error| Box::new(Trouble { error, said: true }));
                 }
-                if let Some(acknowledged) = answer.achieved() {
+                if let Some(acknowledged) = answer.acknowledged.filter(Acknowledged::is_enough) {
                     seen.acknowledged = Some(Box::new(acknowledged));
                 }
                 Ok(Response {

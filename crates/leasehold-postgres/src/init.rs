@@ -48,7 +48,7 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
         Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already)?,
         None => {
             let sql = sql(&pool.schema);
-            let made = pool.answer(client.batch_execute(&sql)).await?;
+            let made = pool.answer(at, client.batch_execute(&sql)).await?;
             made.map_err(|error| match error.code() {
                 Some(&SqlState::INSUFFICIENT_PRIVILEGE) => pool.meaning(error).with_hint(BY_OWNER),
                 _ => pool.meaning(error),

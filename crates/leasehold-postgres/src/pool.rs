@@ -76,7 +76,7 @@ impl Pool {
     ) -> Result<Result<Vec<Row>, Error>, StoreError> {
         check_runtime()?;
         let Ok(_room) = self.room.acquire().await else {
-            return Err(self.late("gave no connection"));
+            return Err(late(&self.server, "gave no connection"));
         };
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
@@ -87,7 +87,8 @@ impl Pool {
                 None => self.connect().await?,
             };
             // What comes later is nobody's any more.
-            let answer = self.answer(client.query_typed(&statement, params)).await?;
+            let asked = client.query_typed(&statement, params);
+            let answer = self.answer(&self.options.config, asked).await?;
             let warned = lock(&warning).take();
             if answer.as_ref().is_err_and(errors::is_read_only) {
                 // Another host may accept writes: only a new connection finds out.
@@ -116,19 +117,23 @@ impl Pool {
         answer.map_err(|error| self.meaning(error))
     }
 
-    /// What comes within the time that an answer may take.
-    pub(crate) async fn answer<T>(&self, asked: impl Future<Output = T>) -> Result<T, StoreError> {
+    /// What comes from these hosts within the time that an answer may take.
+    pub(crate) async fn answer<T>(
+        &self,
+        at: &Config,
+        asked: impl Future<Output = T>,
+    ) -> Result<T, StoreError> {
         let answer = timeout(self.options.response_timeout, asked).await;
-        answer.map_err(|_| self.late("did not answer"))
+        answer.map_err(|_| late(&server(at), "did not answer"))
     }
 
-    /// The same of the server at these hosts, which may refuse.
+    /// The same of a server that may refuse.
     pub(crate) async fn told<T>(
         &self,
         at: &Config,
         asked: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        let answer = self.answer(asked).await?;
+        let answer = self.answer(at, asked).await?;
         answer.map_err(|error| self.meaning_at(at, error))
     }
 
@@ -233,10 +238,6 @@ impl Pool {
         }
         Ok(failure)
     }
-
-    pub(crate) fn late(&self, what: &str) -> StoreError {
-        late(&self.server, what)
-    }
 }
 
 fn late(server: &str, what: &str) -> StoreError {
@@ -274,11 +275,22 @@ fn server(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::io::{Read as _, Write as _};
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
     use super::*;
+
+    /// The session that listens may go another way than statements.
+    #[tokio::test]
+    async fn who_has_not_answered_in_time_is_named() {
+        let options = PostgresOptions::from_url("postgres://h/d?response_timeout=1ms").unwrap();
+        let other = "postgres://other/d".parse().unwrap();
+        let late = Pool::new(&options).told::<()>(&other, pending()).await;
+        let late = late.unwrap_err().to_string();
+        assert!(late.contains("at other:5432 did not answer"), "{late}");
+    }
 
     /// Where a name has several, and the server at one of them is down.
     #[tokio::test]

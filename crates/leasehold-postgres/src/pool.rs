@@ -223,14 +223,16 @@ impl Pool {
         failure.ok_or_else(|| late(&server(&config), "took no connection"))
     }
 
-    /// At the first of the addresses of a host that lets this client in, each of which has its part of
-    /// the time.
+    /// At the first of the addresses of a host that lets this client in. Each has its part of the time,
+    /// and the last what is left.
     async fn open_one(&self, addresses: &[Config], limit: Duration) -> Result<Tried, StoreError> {
         let each = limit / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let mut failure = None;
-        for address in addresses {
+        for (place, address) in addresses.iter().enumerate() {
             let tls = tls::connect(&self.options)?;
-            match timeout(each, address.connect(tls)).await {
+            let is_last = place + 1 == addresses.len();
+            let limit = if is_last { limit } else { each };
+            match timeout(limit, address.connect(tls)).await {
                 Ok(Ok(connected)) => return Ok(Some(Ok(connected))),
                 Ok(Err(error)) => failure = Some(Err(error)),
                 Err(_) => failure = None,
@@ -313,7 +315,7 @@ mod tests {
             host.hostaddr(address.into());
             host
         });
-        let opened = pool.open_one(&addresses, Duration::from_secs(4)).await;
+        let opened = pool.open_one(&addresses, Duration::from_secs(2)).await;
         let answer = opened.unwrap().expect("an answer");
         let refused = pool.meaning(answer.err().unwrap()).to_string();
         assert!(refused.contains("wants a password"), "{refused}");

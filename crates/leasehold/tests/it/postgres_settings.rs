@@ -71,7 +71,9 @@ async fn what_waits_for_a_locked_row_ends_at_the_server() {
 /// So does who makes the schema: it is told in time.
 #[tokio::test]
 async fn a_schema_that_is_kept_locked_is_not_waited_for_without_end() {
-    let fresh = Fresh::direct();
+    let server = Postgres::shared();
+    // Others who make theirs in this database would wait behind it.
+    let fresh = Fresh::at(&server.url_of(&server.database()), "");
     let url = fresh.url().await;
     let _session = asleep(url, "lock table {schema}.about").await;
     let made = soon("an answer", init(&format!("{url}&response_timeout=1m"))).await;

@@ -69,8 +69,11 @@ async fn keep(
     let signals = &mut session.signals;
     let tokens = tokens(&held);
     let told = told(client.store_url(), &tokens, printer)?;
+    // Who has closed the pipe knows enough, and the lock is held.
+    let telling = printer.beside(&told).map_ok(|_| true);
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        leave_to_others(client, held, args, file, || printer.data(&told)).await?;
+        let telling = signals.while_writing(telling);
+        leave_to_others(client, held, args, file, telling).await?;
         return Ok(exit::OK);
     }
     let saved = match args.save.as_deref() {
@@ -81,9 +84,7 @@ async fn keep(
         }
     };
     let ended = async {
-        // A signal that comes with the lock keeps the token from nobody. Who has closed the pipe knows
-        // enough, and the lock is held.
-        let telling = printer.beside(&told).map_ok(|_| true);
+        // A signal that comes with the lock keeps the token from nobody.
         if signals.while_writing(telling).await? {
             // The token was written: only the status says that nobody holds the lock.
             let left = args.lifetime.front.as_ref().map(|front| front.leave());
@@ -96,35 +97,36 @@ async fn keep(
     };
     let mut status = tokio::select! {
         biased;
-        status = lost(&held, saved.as_ref(), printer) => status,
-        ended = ended => ended?,
-        Some(()) = OptionFuture::from(saved.as_ref().map(removed)) => exit::OK,
+        status = lost(&held, saved.as_ref(), printer) => Ok(status),
+        ended = ended => ended,
+        Some(()) = OptionFuture::from(saved.as_ref().map(removed)) => Ok(exit::OK),
     };
-    Status::from(status).at_the_latest();
-    if status == exit::OK {
+    let code = status.as_ref().map_or_else(|it| it.status, |it| *it);
+    Status::from(code).at_the_latest();
+    if code == exit::OK {
         let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();
         // As `run` has it: nobody had noticed.
         let was_late = give_back(held, &keys, printer).await == Some(Released::AlreadyGone);
         if was_late && !is_released(saved.as_ref(), AT_THE_END).await {
             printer.event(Event::released(&keys, false));
-            status = exit::LOST;
+            status = Ok(exit::LOST);
         }
     }
     if let Some(saved) = saved {
         // A lease that has ended is found nowhere: the file does no harm.
         let _ = saved.remove();
     }
-    Ok(status)
+    status
 }
 
-/// Saves the lease without releasing it, and tells its token. A lease that cannot be saved, or of which
-/// nothing can be told, is released: nobody else could, or would.
+/// Saves the lease without releasing it, and tells its token: unless a signal comes before that. A lease
+/// that cannot be saved, or of which nothing can be told, is released: nobody else could, or would.
 async fn leave_to_others(
     client: &Client,
     held: MultiLease<Any>,
     args: &HoldArgs,
     file: &Path,
-    tell: impl FnOnce() -> Result<bool, Failure>,
+    telling: impl Future<Output = Result<bool, Failure>>,
 ) -> Result<(), Failure> {
     let mut leases = Vec::new();
     let mut saved = Ok(());
@@ -134,12 +136,19 @@ async fn leave_to_others(
             Err(error) => saved = Err(Failure::from(error)),
         }
     }
-    if saved.is_ok() {
-        let saving = save(leases.clone(), file, client, &args.common.store.settings);
-        saved = saving
-            .await
-            .and_then(|file| tell().map(drop).inspect_err(|_| drop(file.remove())));
-    }
+    let saving = async {
+        saved?;
+        let kept = save(leases.clone(), file, client, &args.common.store.settings).await?;
+        let told = match telling.await {
+            Ok(false) => {
+                let message = "stopped by a signal before the token was written";
+                Err(Failure::new(exit::OUTPUT, message))
+            }
+            told => told.map(drop),
+        };
+        told.inspect_err(|_| drop(kept.remove()))
+    };
+    let saved: Result<(), Failure> = saving.await;
     if saved.is_err() {
         for lease in &leases {
             // One that is not reached ends with its TTL.

@@ -1,7 +1,9 @@
 //! What the command leaves running: without the lock, or with `--with-children` under it.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, kill_process};
 
 use crate::common::*;
@@ -38,6 +40,17 @@ impl Gate {
         let gate = store.path(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
         Self(gate)
+    }
+
+    /// One that is full, and that nobody reads, as long as the answer is open.
+    pub(crate) fn full(store: &Store, name: &str) -> (Self, OwnedFd) {
+        let gate = Self::new(store, name);
+        let flags = OFlags::RDWR | OFlags::NONBLOCK;
+        let out = rustix::fs::open(&gate.0, flags, Mode::empty()).unwrap();
+        for chunk in [4096, 1] {
+            while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
+        }
+        (gate, out)
     }
 
     /// Lets one go that waits or will.

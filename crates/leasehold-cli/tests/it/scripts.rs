@@ -195,13 +195,15 @@ async fn a_saved_lease_is_renewed_and_released_by_others(store: &Store) {
 
 /// A step that has failed has no lock: the next try would wait for it.
 #[tokio::test]
-async fn a_detached_lease_whose_token_cannot_be_written_is_released() {
+async fn a_saved_lease_whose_token_cannot_be_written_is_released() {
     let store = Store::redis();
-    let hold = store.command("hold --save f --detach k");
-    let ended = Process::run(in_shell("exec \"$@\" > /dev/full", &hold)).await;
-    ended.has_ended_saying(Some(74), "cannot write the output");
-    assert!(is_free(&store.show("k").await));
-    assert!(!store.path("f").exists());
+    for hold in ["hold --save f --detach k", "hold --save f k"] {
+        let shell = in_shell("exec \"$@\" > /dev/full", &store.command(hold));
+        let ended = Process::run(shell).await;
+        ended.has_ended_saying(Some(74), "cannot write the output");
+        assert!(is_free(&store.show("k").await));
+        assert!(!store.path("f").exists(), "{hold}");
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 use crate::children::Gate;
 use crate::common::pty::Terminal;
 use crate::common::*;
-use rustix::fs::{Mode, OFlags};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -119,13 +118,9 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
     // A client has been there.
     store.until_free("k").await;
     let before = keys();
-    let _gate = Gate::new(&store, "out");
-    let flags = OFlags::RDWR | OFlags::NONBLOCK;
-    let out = rustix::fs::open(store.path("out"), flags, Mode::empty()).unwrap();
-    for chunk in [4096, 1] {
-        while rustix::io::write(&out, &vec![b'x'; chunk]).is_ok() {}
-    }
-    for arguments in ["ls --watch", "elect --observe k", "hold --ttl 3s k"] {
+    let _full = Gate::full(&store, "out");
+    let detach = "hold --save f --detach k";
+    for arguments in ["ls --watch", "elect --observe k", "hold --ttl 3s k", detach] {
         let writer = in_shell("exec \"$@\" > out", &store.command(arguments));
         let writer = Process::spawn(writer);
         let tasks = format!("/proc/{}/task", writer.pid());
@@ -139,13 +134,15 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
         };
         assert!(eventually(async || writes() && writes()).await, "it writes");
         let holds = arguments.starts_with("hold");
-        if holds {
+        if holds && arguments != detach {
             let last = Cell::new(Some(u64::MAX));
             let left = |shown: &Value| shown["holders"][0]["expires_in_ms"].as_u64();
             let is_renewed = |shown: &Value| left(shown) > last.replace(left(shown));
             store.until("k", is_renewed).await;
         }
-        writer.ends_by(Signal::TERM).await.has_code(Some(0));
+        let status = if arguments == detach { 74 } else { 0 };
+        writer.ends_by(Signal::TERM).await.has_code(Some(status));
+        assert!(!store.path("f").exists(), "a lease that is nobody's");
         match holds {
             true => store.until_free("k").await,
             false => assert_eq!(keys(), before, "{arguments} has left"),

@@ -131,7 +131,7 @@ pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Fai
             Err(error) => Err(error),
         }
     };
-    each(&saved, Some(ttl), printer, renew).await?
+    each(&saved, Some(ttl), printer, renew, || Ok(())).await
 }
 
 /// Releases each lease of the file, and removes the file.
@@ -148,12 +148,13 @@ pub(crate) async fn release(args: &ReleaseArgs, printer: &Printer) -> Result<u8,
             _ => Err(format!("{key} was not held: {ended}")),
         })
     };
-    let status = each(&saved, None, printer, release).await?;
-    file.remove().map_err(|error| {
-        let message = format!("cannot remove {}: {error}", args.file.display());
-        Failure::new(exit::OUTPUT, message)
-    })?;
-    status
+    let end = move || {
+        file.remove().map_err(|error| {
+            let message = format!("cannot remove {}: {error}", args.file.display());
+            Failure::new(exit::OUTPUT, message)
+        })
+    };
+    each(&saved, None, printer, release, end).await
 }
 
 async fn connect_to(
@@ -166,20 +167,27 @@ async fn connect_to(
     connect(&store).await
 }
 
-/// Does that with each lease of the file, and says what was done, or that the lease had ended: that
-/// with `-q`, too. Answers the worst status. Output that cannot be written keeps no other lease from its
-/// turn.
+/// Does that with each lease of the file, ends so, and says then what was done, or that a lease had
+/// ended: that with `-q`, too. Answers the worst status. Output that cannot be written, or that nobody
+/// reads, keeps no lease from its turn.
 async fn each(
     saved: &SavedLease,
     ttl: Option<Duration>,
     printer: &Printer,
     work: impl AsyncFn(&LeaseParts<Any>) -> Result<Result<String, String>, Error>,
-) -> Result<Result<u8, Failure>, Failure> {
-    let mut status: Result<u8, Failure> = Ok(exit::OK);
-    for lease in &saved.leases {
-        let done = work(lease).await?;
+    end: impl FnOnce() -> Result<(), Failure>,
+) -> Result<u8, Failure> {
+    let mut all = Vec::new();
+    let worked = async {
+        for lease in &saved.leases {
+            all.push((lease.key().as_str(), work(lease).await?));
+        }
+        end()
+    };
+    let mut status = worked.await.map(|()| exit::OK);
+    for (key, done) in all {
         let shown = Fields::default()
-            .with("key", lease.key().as_str())
+            .with("key", key)
             .with("held", done.is_ok())
             .with_known("ttl_ms", ttl.filter(|_| done.is_ok()).map(millis));
         let said = match done {
@@ -191,7 +199,7 @@ async fn each(
         };
         status = status.and_then(|worst| Ok(worst.max(said?)));
     }
-    Ok(status)
+    status
 }
 
 /// Saves a lease. One that is saved there and still holds is not replaced: nobody could release it

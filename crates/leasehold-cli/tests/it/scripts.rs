@@ -225,6 +225,20 @@ async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     assert!(!store.path("f").exists());
 }
 
+#[tokio::test]
+async fn output_that_nobody_reads_keeps_no_saved_lease_from_its_turn() {
+    let store = Store::redis();
+    ends(&store, "hold --save f --detach -k a -k b", 0).await;
+    let _full = Gate::full(&store, "out");
+    let release = in_shell("exec \"$@\" > out", &store.command("release --json f"));
+    let release = Process::spawn(release);
+    for key in ["a", "b"] {
+        store.until_free(key).await;
+    }
+    assert!(eventually(async || !store.path("f").exists()).await);
+    release.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
+}
+
 /// As of a machine that has slept: another may have held it, and the script goes on as if not.
 #[tokio::test]
 async fn a_hold_that_is_ended_after_its_lease_says_so() {

@@ -217,29 +217,29 @@ impl<'a> Draft<'a> {
 
     /// Takes the place, if nothing is there by now either.
     pub(crate) fn put(self) -> io::Result<UserFile> {
-        match rename_unless_there(&self.at, self.path) {
-            // Some file systems cannot tell.
-            Err(rustix::io::Errno::INVAL) => return self.replace(),
-            renamed => renamed?,
-        }
+        give_name(&self.at, self.path)?;
         UserFile::judge(self.file.try_clone()?, self.path)
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-fn rename_unless_there(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-fn rename_unless_there(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    rustix::fs::link(from, to)
+/// Gives a file a name that nothing has; the one that it has had may stay.
+fn give_name(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // Not on every file system: NFS, for example.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            renamed => return Ok(renamed?),
+        }
+    }
+    fs::hard_link(from, to)
 }
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        // What was renamed is not found by its first name.
+        // What was renamed is not found by its first name, and what has two names keeps the other.
         let _ = fs::remove_file(&self.at);
     }
 }

@@ -202,9 +202,10 @@ fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
     if ours && seen.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let message = format!("other users can access {}", path.display());
+    let message = format!("other users can access {}, or it is a link", path.display());
+    // A group may share locks there: its rights are not to be taken away.
     Err(Failure::system(message)
-        .hint("it holds secrets: use chown and chmod go= to make it private"))
+        .hint("it holds secrets: set XDG_STATE_HOME to a directory of this user alone"))
 }
 
 /// Why there can be no file.

@@ -52,11 +52,12 @@ impl Signals {
         self.bound = Some(Box::pin(bound));
     }
 
-    /// Begins to listen to what stops a command and lets it go on, too: the runtime catches these from
-    /// then on.
+    /// Begins to listen to what stops a command and lets it go on, too, unless that is ignored: the
+    /// runtime catches these from then on.
     pub(crate) fn hear_stops(&mut self) -> Result<(), Failure> {
         for signal in [Signal::TSTP, Signal::CONT] {
-            if self.heard.iter().all(|(heard, _)| *heard != signal) {
+            let is_heard = self.heard.iter().any(|(heard, _)| *heard == signal);
+            if !is_heard && !sys::is_ignored(signal) {
                 self.heard.push((signal, stream(signal)?));
             }
         }

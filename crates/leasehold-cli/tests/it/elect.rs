@@ -128,3 +128,15 @@ async fn those_who_observe_are_told_each_change(store: &Store) {
         observer.ends_by(Signal::INT).await.has_been_quiet(Some(0));
     }
 }
+
+/// The command of each term has it so, and not only that of the first.
+#[tokio::test]
+async fn a_signal_that_was_ignored_stays_ignored_in_each_term() {
+    let store = Store::local();
+    let elect = store.command(("elect k -- sh -c", "kill -TSTP $$; echo on"));
+    let elect = Process::spawn(in_shell("trap '' TSTP; exec \"$@\"", &elect));
+    for _ in 0..2 {
+        elect.prints("on").await;
+    }
+    elect.ends_by(Signal::TERM).await;
+}

@@ -14,6 +14,9 @@ use crate::output::{PREFIX, Printer, escape, is_read};
 /// subcommand must have, and what to write, with two spaces between.
 const OTHERS: &str = include_str!("other_commands.txt");
 
+/// What others call a subcommand, or another build has, and what to do, with two spaces between.
+const SUBCOMMANDS: &str = include_str!("other_subcommands.txt");
+
 /// Prints what the arguments were refused for, or the help that was asked for.
 pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     if !asked.use_stderr() {
@@ -26,7 +29,8 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let hint = match asked.kind() {
         ErrorKind::UnknownArgument => of_unknown(&arguments, &mut asked),
         ErrorKind::MissingRequiredArgument => example(&arguments),
-        ErrorKind::InvalidSubcommand => of_left_out(&arguments),
+        ErrorKind::InvalidSubcommand => of_subcommand(&arguments)
+            .inspect(|_| _ = asked.remove(ContextKind::SuggestedSubcommand)),
         _ => None,
     };
     let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
@@ -49,12 +53,12 @@ fn without_login(argument: &str) -> Option<String> {
     Some(format!("{scheme}://***@{host}"))
 }
 
-/// What to do for a subcommand that is not known, if another build has it.
-fn of_left_out(arguments: &[OsString]) -> Option<String> {
+/// What to do for a subcommand that is not known, if another build has it, or others call it so.
+fn of_subcommand(arguments: &[OsString]) -> Option<String> {
     let name = arguments.first()?.to_str()?;
-    matches!(name, "top" | "serve").then(|| {
-        format!("this leasehold was built without {name}: build it with --features console")
-    })
+    let mut rows = SUBCOMMANDS.lines().filter_map(|row| row.split_once("  "));
+    let (_, ours) = rows.find(|(names, _)| names.split(' ').any(|it| it == name))?;
+    Some(ours.trim_start().to_owned())
 }
 
 fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String> {
@@ -134,10 +138,10 @@ mod tests {
             let parsed = Cli::try_parse_from(["leasehold", name]);
             let is_unknown = parsed.is_err_and(|it| it.kind() == ErrorKind::InvalidSubcommand);
             assert_eq!(is_unknown, !cfg!(feature = "console"), "{name}");
-            let hint = of_left_out(&[name.into()]).unwrap();
-            let said = format!("without {name}: build it with --features console");
-            assert!(hint.ends_with(&said), "{hint}");
+            let hint = of_subcommand(&[name.into()]).unwrap();
+            let said = "without it: build it with --features console";
+            assert!(hint.ends_with(said), "{hint}");
         }
-        assert_eq!(of_left_out(&["tops".into()]), None);
+        assert_eq!(of_subcommand(&["tops".into()]), None);
     }
 }

@@ -85,6 +85,10 @@ async fn options_of_other_commands_are_answered_with_ours() {
         run -o k -- true           | leave it out
         run -w 5M k -- true        | M is for months; m is minutes, e.g. 5m
         run --ttl 1M k -- true     | m is minutes
+        status k                   | hint: write leasehold show KEY
+        lock k -- true             | hint: write leasehold run KEY -- COMMAND
+        list                       | hint: write leasehold ls
+        rn k -- true               | hint: write leasehold run KEY
         run                        | hint: for example: leasehold run -w 5m orders/42 -- ./import.sh
         hold                       | hint: for example: leasehold hold --label
         elect k                    | hint: for example: leasehold elect -S

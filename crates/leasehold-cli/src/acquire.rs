@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::future::{OptionFuture, join_all};
 use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease};
 use leasehold_console::feed::send_if_other;
-use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
@@ -40,8 +39,6 @@ pub(crate) enum Outcome {
     Busy,
     /// It was not granted in time; whether the store is still there is not known.
     TimedOut,
-    /// A signal ended the waiting. The queue was left.
-    Signalled(Signal),
 }
 
 impl Session<'_> {
@@ -54,7 +51,6 @@ impl Session<'_> {
         match self.acquire(request).await {
             Ok(Outcome::Granted(held, _)) => work(self, held).await,
             Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
-            Ok(Outcome::Signalled(signal)) => Ok(Status::ended_by(signal)),
             // It gave up in a deadlock.
             Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
                 status: request.conflict,
@@ -82,7 +78,7 @@ impl Session<'_> {
         let ended = ui.acquire_with_retries(&mut self.signals).await;
         ui.live = None;
         printer.show_live(None);
-        let outcome = ended?;
+        let outcome = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
         match &outcome {
             Outcome::Granted(held, recovered) => {
                 ui.retries.usable();
@@ -101,10 +97,6 @@ impl Session<'_> {
                 ));
             }
             Outcome::Busy | Outcome::TimedOut => ui.busy().await?,
-            Outcome::Signalled(signal) => {
-                let waited = ui.retries.elapsed();
-                printer.event(Event::withdrawn(&request.keys, *signal, waited));
-            }
         }
         Ok(outcome)
     }
@@ -216,7 +208,7 @@ impl<'a> AcquireUi<'a, '_> {
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
                 Ok(Outcome::TimedOut) => {
                     let seen = tokio::select! {
-                        signal = signals.next() => return Ok(Outcome::Signalled(signal)),
+                        signal = signals.next() => return Err(signal.into()),
                         seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
                     };
                     let failure = match seen {
@@ -237,9 +229,7 @@ impl<'a> AcquireUi<'a, '_> {
             }
             self.live = None;
             self.printer.show_live(None);
-            if let Some(signal) = self.retries.pause(failure, signals).await? {
-                return Ok(Outcome::Signalled(signal));
-            }
+            self.retries.pause(failure, signals).await?;
         }
     }
 
@@ -269,7 +259,7 @@ impl<'a> AcquireUi<'a, '_> {
                     Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
                     Err(error) => Err(error.into()),
                 },
-                signal = signals.next() => return Ok(Outcome::Signalled(signal)),
+                signal = signals.next() => return Err(signal.into()),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use leasehold::Invalid;
 use leasehold::StoreError;
 use leasehold_console::lock_table::is_passing;
+use rustix::process::Signal;
 
-use crate::exit;
+use crate::exit::{self, Status};
 
 /// One sentence, a hint where there is one, and the exit status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Failure {
     pub(crate) passing: bool,
     /// When, if the store says so.
     pub(crate) retry_after: Option<Duration>,
+    /// What has ended us, where nothing has failed.
+    pub(crate) signal: Option<Signal>,
 }
 
 impl Failure {
@@ -71,6 +74,17 @@ impl From<leasehold::Error> for Failure {
             cause: error.source().map(ToString::to_string),
             passing: is_passing(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
+            signal: None,
+        }
+    }
+}
+
+impl From<Signal> for Failure {
+    /// Nothing is waited for much longer.
+    fn from(signal: Signal) -> Self {
+        Self {
+            signal: Some(signal),
+            ..Self::new(Status::ended_by(signal).code, "")
         }
     }
 }

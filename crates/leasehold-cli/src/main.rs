@@ -105,7 +105,10 @@ async fn dispatch(mut command: Command) -> Status {
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
     let done = carry_out(&mut command, printer).await;
-    let ended = done.unwrap_or_else(|failure| printer.failure(&failure).into());
+    let ended = done.unwrap_or_else(|failure| match failure.signal {
+        Some(signal) => Status::of_signal(signal.as_raw()),
+        None => printer.failure(&failure).into(),
+    });
     // These say how it ended, whatever happened.
     let says_the_end = match &command {
         Command::Run(_) | Command::Wait(_) => true,

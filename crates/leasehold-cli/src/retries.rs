@@ -4,7 +4,6 @@
 //! to its caller. Here the command asks again, for as long as `-w` lets it. A server that answers
 //! that it cannot do it now is asked again by the library, as long as the lock is waited for.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use leasehold::ErrorKind;
 use leasehold::core::{Backoff, GRACE};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold_console::feed::send_if_other;
-use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep, timeout};
@@ -144,34 +142,31 @@ impl<'a> Retries<'a> {
         &mut self,
         signals: &mut Signals,
         mut ask: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,
-    ) -> Result<ControlFlow<Signal, T>, Failure> {
+    ) -> Result<T, Failure> {
         loop {
             let (limit, silent) = self.time_limit();
             let answer = tokio::select! {
                 biased;
                 // What we are bound to may have ended before.
-                signal = signals.next() => return Ok(ControlFlow::Break(signal)),
+                signal = signals.next() => return Err(signal.into()),
                 answer = timeout(limit, ask(self)) => answer.unwrap_or(Err(silent)),
             };
-            let failure = match answer {
-                Ok(answer) => return Ok(ControlFlow::Continue(answer)),
-                Err(failure) => failure,
-            };
-            if let Some(signal) = self.pause(failure, signals).await? {
-                return Ok(ControlFlow::Break(signal));
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => self.pause(failure, signals).await?,
             }
         }
     }
 
-    /// Pauses after a failure, before the next try; a signal ends the pause.
+    /// Pauses after a failure, before the next try.
     ///
     /// # Errors
-    /// The failure, where trying again does not help or there is no time left for it.
+    /// The failure, where trying again does not help or there is no time left for it; a signal.
     pub(crate) async fn pause(
         &mut self,
         failure: Failure,
         signals: &mut Signals,
-    ) -> Result<Option<Signal>, Failure> {
+    ) -> Result<(), Failure> {
         let retries = self.patience.retry_for.is_some() || !self.patience.wait.is_zero();
         if !failure.passing || !retries {
             return Err(failure);
@@ -186,9 +181,9 @@ impl<'a> Retries<'a> {
             .retry_after
             .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
         tokio::select! {
-            signal = signals.next() => Ok(Some(signal)),
+            signal = signals.next() => Err(signal.into()),
             () = sleep(pause.min(left)) => match pause < left {
-                true => Ok(None),
+                true => Ok(()),
                 false => Err(self.gave_up(failure)),
             },
         }
@@ -267,6 +262,14 @@ impl<'a> Retries<'a> {
             let after = outage.since.elapsed();
             self.printer
                 .event(Event::store_available(&self.keys, after));
+        }
+    }
+
+    /// Says that the waiting was ended, where a signal has done that.
+    pub(crate) fn withdrawn(&self, failure: &Failure) {
+        if let Some(signal) = failure.signal {
+            let event = Event::withdrawn(&self.keys, signal, self.elapsed());
+            self.printer.event(event);
         }
     }
 

@@ -1,11 +1,9 @@
 //! A client that acquires: connected through outages of the store, asked for the lock, and left.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use leasehold::store::warning;
 use leasehold::{Client, Invalid, Settings};
-use rustix::process::Signal;
 
 use crate::config::CommandSettings;
 use crate::connect::builder;
@@ -33,7 +31,7 @@ impl<'a> Session<'a> {
         (keys, patience): (&[String], Patience),
         mut signals: Signals,
         printer: &'a Printer,
-    ) -> Result<ControlFlow<Signal, Self>, Failure> {
+    ) -> Result<Self, Failure> {
         // What the store is that may not be expected of its URL.
         if let Some(Invalid { message, hint, .. }) = warning(&store.named().value) {
             printer.warn_with_hint(message, hint.unwrap_or_default());
@@ -44,15 +42,13 @@ impl<'a> Session<'a> {
             let opening = builder(store).settings(settings.clone()).observer(observer);
             Ok::<_, Failure>(opening.connect().await?)
         };
-        let opened = retries.retry(&mut signals, open).await?;
-        Ok(opened.map_continue(|client| {
-            retries.usable();
-            Self {
-                client,
-                retries,
-                signals,
-            }
-        }))
+        let client = retries.retry(&mut signals, open).await?;
+        retries.usable();
+        Ok(Self {
+            client,
+            retries,
+            signals,
+        })
     }
 
     /// Connects, does the work, and leaves the store.
@@ -64,11 +60,7 @@ impl<'a> Session<'a> {
         printer: &'a Printer,
         work: impl AsyncFnOnce(&mut Self) -> Result<Status, Failure>,
     ) -> Result<Status, Failure> {
-        let connecting = Self::connect(store, settings, asking, signals, printer);
-        let mut session = match connecting.await? {
-            ControlFlow::Continue(session) => session,
-            ControlFlow::Break(signal) => return Ok(Status::ended_by(signal)),
-        };
+        let mut session = Self::connect(store, settings, asking, signals, printer).await?;
         let status = work(&mut session).await;
         leave(&session.client).await;
         status

@@ -1,7 +1,6 @@
 //! `leasehold elect`: a command where it leads, term after term; `--observe`: who leads, one line for
 //! each change.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use leasehold::{Key, Leader, Settings, Token};
@@ -38,7 +37,6 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
             session.retries.begin_again();
             let held = match session.acquire(&request).await? {
                 Outcome::Granted(held, _) => Some(held),
-                Outcome::Signalled(signal) => return Ok(Status::ended_by(signal)),
                 // Waiting for ever does not end without an answer.
                 Outcome::Busy | Outcome::TimedOut => None,
             };
@@ -91,8 +89,9 @@ async fn observe(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure>
     let asking = (std::slice::from_ref(&args.key), patience);
     let signals = Signals::listen()?;
     let connecting = Session::connect(store, &settings, asking, signals, printer);
-    let ControlFlow::Continue(mut session) = connecting.await? else {
-        return Ok(exit::OK.into());
+    let mut session = match connecting.await {
+        Err(failure) if failure.signal.is_some() => return Ok(exit::OK.into()),
+        session => session?,
     };
     let (client, signals) = (&session.client, &mut session.signals);
     let watch = async {

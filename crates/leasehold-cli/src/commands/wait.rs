@@ -1,6 +1,5 @@
 //! `leasehold wait`: until a key is free, without taking it.
 
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -58,19 +57,11 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             });
             Ok::<_, Failure>(is_free)
         };
-        Ok(
-            match retries.retry(&mut session.signals, until_free).await? {
-                ControlFlow::Continue(true) => exit::OK.into(),
-                ControlFlow::Continue(false) => {
-                    args.conflict_exit_code.unwrap_or(exit::CONFLICT).into()
-                }
-                ControlFlow::Break(signal) => {
-                    let keys = std::slice::from_ref(key);
-                    printer.event(Event::withdrawn(keys, signal, retries.elapsed()));
-                    Status::ended_by(signal)
-                }
-            },
-        )
+        let is_free = retries.retry(&mut session.signals, until_free).await;
+        Ok(match is_free.inspect_err(|failure| retries.withdrawn(failure))? {
+            true => exit::OK.into(),
+            false => args.conflict_exit_code.unwrap_or(exit::CONFLICT).into(),
+        })
     };
     let store = &args.common.store.settings;
     let asking = (std::slice::from_ref(key), Patience::of(store));

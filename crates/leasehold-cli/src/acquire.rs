@@ -32,7 +32,7 @@ const LIVE_LINE_INTERVAL: Duration = Duration::from_millis(250);
 const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How it came out.
-pub(crate) enum Outcome {
+enum Outcome {
     /// What is held, and whether it is the lease of the process before, gone on with.
     Granted(MultiLease<Any>, bool),
     /// The store says so.
@@ -49,8 +49,8 @@ impl Session<'_> {
         work: impl AsyncFnOnce(&mut Self, MultiLease<Any>) -> Result<Status, Failure>,
     ) -> Result<Status, Failure> {
         match self.acquire(request).await {
-            Ok(Outcome::Granted(held, _)) => work(self, held).await,
-            Ok(Outcome::Busy | Outcome::TimedOut) => Ok(request.conflict.into()),
+            Ok(Some(held)) => work(self, held).await,
+            Ok(None) => Ok(request.conflict.into()),
             // It gave up in a deadlock.
             Err(failure) if failure.status == exit::CONFLICT => Err(Failure {
                 status: request.conflict,
@@ -60,8 +60,12 @@ impl Session<'_> {
         }
     }
 
-    /// Asks for the lock and waits as long as was said, through outages of the store too.
-    pub(crate) async fn acquire(&mut self, request: &LockRequest) -> Result<Outcome, Failure> {
+    /// Asks for the lock and waits as long as was said, through outages of the store too. `None`:
+    /// another has it, and that was said.
+    pub(crate) async fn acquire(
+        &mut self,
+        request: &LockRequest,
+    ) -> Result<Option<MultiLease<Any>>, Failure> {
         tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
         let printer = self.retries.printer;
         let mut ui = AcquireUi {
@@ -78,8 +82,7 @@ impl Session<'_> {
         let ended = ui.acquire_with_retries(&mut self.signals).await;
         ui.live = None;
         printer.show_live(None);
-        let outcome = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
-        match &outcome {
+        match ended.inspect_err(|failure| ui.retries.withdrawn(failure))? {
             Outcome::Granted(held, recovered) => {
                 ui.retries.usable();
                 let waited = match ui.retries.interrupted {
@@ -90,15 +93,15 @@ impl Session<'_> {
                 let announced = ui.told.is_some() || ui.retries.interrupted;
                 printer.event(Event::acquired(
                     &request.keys,
-                    &lease_status::tokens(held),
+                    &lease_status::tokens(&held),
                     waited,
-                    lease_status::acknowledged(held),
-                    (*recovered, announced),
+                    lease_status::acknowledged(&held),
+                    (recovered, announced),
                 ));
+                Ok(Some(held))
             }
-            Outcome::Busy | Outcome::TimedOut => ui.busy().await?,
+            Outcome::Busy | Outcome::TimedOut => ui.busy().await.map(|()| None),
         }
-        Ok(outcome)
     }
 }
 

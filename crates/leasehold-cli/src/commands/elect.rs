@@ -6,7 +6,6 @@ use std::time::Duration;
 use leasehold::{Key, Leader, Settings, Token};
 use tokio::time::{Instant, sleep};
 
-use crate::acquire::Outcome;
 use crate::args::ElectArgs;
 use crate::child::Ended;
 use crate::exit::{self, Status};
@@ -35,11 +34,8 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
         let mut pause = Duration::ZERO;
         loop {
             session.retries.begin_again();
-            let held = match session.acquire(&request).await? {
-                Outcome::Granted(held, _) => Some(held),
-                // Waiting for ever does not end without an answer.
-                Outcome::Busy | Outcome::TimedOut => None,
-            };
+            // Waiting for ever does not end without an answer.
+            let held = session.acquire(&request).await?;
             let begun = Instant::now();
             if let Some(held) = held {
                 let tokens = lease_status::tokens(&held);

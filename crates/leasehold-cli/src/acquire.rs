@@ -377,9 +377,7 @@ impl<'a> AcquireUi<'a, '_> {
 
     /// The key that is in the way, and who holds it.
     fn blocking(&self, view: Option<KeyView>) -> (String, Vec<ClaimView>) {
-        match view {
-            Some(view) => (view.key, view.holders),
-            None => (self.request.key().to_owned(), Vec::new()),
-        }
+        let nobody = || (self.request.key().to_owned(), Vec::new());
+        view.map_or_else(nobody, |view| (view.key, view.holders))
     }
 }

@@ -319,15 +319,11 @@ impl<'a> Supervision<'a> {
             false => Measure::Refused,
         };
         let overdue = self.policy.keeps() && measure == Measure::Kill && action == Measure::Refused;
-        let matters = match left {
-            Duration::ZERO => reason == Loss::Unanswered,
-            _ => reason != Loss::MaxHold,
-        };
         let end = LeaseEnd {
             key,
             reason,
             action,
-            cause: renewal_error(self.held, key).filter(|_| matters),
+            cause: renewal_error(self.held, key).filter(|_| reason == Loss::Unanswered),
         };
         self.said_lost |= left.is_zero() && !overdue;
         self.printer.event(match left {
@@ -379,10 +375,8 @@ impl<'a> Supervision<'a> {
             return true;
         }
         let asked = signal == libc::SIGTSTP;
-        let in_front = self
-            .child
-            .group()
-            .is_some_and(|group| terminal.is_of(group));
+        let group = self.child.group();
+        let in_front = group.is_some_and(|group| terminal.is_of(group));
         if !(wants_terminal || asked || in_front) {
             return false;
         }

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use crate::children::Gate;
+use crate::children::{Gate, pid};
 use crate::common::*;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::kill_process;
 
 on_each_store!(
     a_hold_ends_with_the_script_that_was_killed,
@@ -108,6 +109,21 @@ async fn a_hold_that_cannot_stay_in_the_background_is_no_success() {
     let ended = Process::run(with_own_mounts(&bash(&store, lines))).await;
     ended.has_printed(Some(0), "ended 71\n");
     ended.has_said("cannot go to the background: ");
+    assert!(is_free(&store.show("k").await));
+}
+
+/// Here by a signal, which `hold` ends well by.
+#[tokio::test]
+async fn a_hold_that_ends_before_it_is_in_the_background_is_no_success() {
+    let store = Store::local();
+    let _full = Gate::full(&store, "out");
+    let hold = store.command("hold --background --save f k");
+    let front = Process::spawn(in_shell("exec \"$@\" > out", &hold));
+    store.until("k", |shown| !is_free(shown)).await;
+    let holder = &store.show("k").await["holders"][0]["owner"]["pid"];
+    kill_process(pid(&holder.to_string()), Signal::TERM).unwrap();
+    let why = "cannot go to the background: ";
+    front.ends_saying(71, why).await;
     assert!(is_free(&store.show("k").await));
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::{Any, Client, Error, ErrorKind, HolderInfo, LeaseParts, Released, Settings, Token};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{ReleaseArgs, RenewArgs};
@@ -70,12 +71,7 @@ impl SaveTarget {
                 .hint("name a new file, or one that `leasehold hold --save` has written")
         };
         let old = match UserFile::open(path, Links::Refuse) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Of its directory, without which the lock would be waited for in vain.
-                let seen = path.with_file_name(".").metadata();
-                seen.map_err(|error| cannot_write(path, &error))?;
-                None
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|error| refused(&error))?),
         };
         let mut lease = None;
@@ -87,6 +83,9 @@ impl SaveTarget {
                 lease = Some(serde_json::from_slice(&text).map_err(another)?);
             }
         }
+        // Without its directory the lock would be waited for in vain.
+        access(&path.with_file_name("."), Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|error| cannot_write(path, &io::Error::from(error)))?;
         let path = path.to_owned();
         Ok(Self { path, old, lease })
     }

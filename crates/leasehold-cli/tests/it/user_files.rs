@@ -90,6 +90,18 @@ async fn files_of_another_kind_are_not_replaced() {
     ends_saying(&store, "run --metrics-file - k -- true", 64, said).await;
 }
 
+/// Nobody waits for a lock whose lease cannot be saved. To root only a file system can refuse that.
+#[tokio::test]
+async fn a_directory_that_cannot_be_written_to_is_refused_before_the_lock_is_waited_for() {
+    let store = Store::local();
+    let (_holder, _) = store.holder("k").await;
+    fs::create_dir(store.path("ro")).unwrap();
+    let script = "mount -t tmpfs -o ro none ro && exec \"$@\"";
+    let hold = in_shell(script, &store.command("hold --save ro/f k"));
+    let why = "cannot write the lease to ro/f: ";
+    Process::spawn(with_own_mounts(&hold)).ends_saying(74, why).await;
+}
+
 /// Its lock could not be released any more.
 #[tokio::test]
 async fn a_saved_lease_that_still_holds_is_not_replaced() {

@@ -32,7 +32,7 @@ pub(crate) fn fork() -> Result<ControlFlow<Status, Front>, Failure> {
             let child = Pid::from_raw(forked.max(0));
             let child = child.ok_or_else(|| cannot(&io::Error::last_os_error()))?;
             drop(theirs);
-            Ok(ControlFlow::Break(wait(ours, child)?))
+            Ok(ControlFlow::Break(wait(ours, child)))
         }
     }
 }
@@ -43,16 +43,15 @@ pub(crate) fn cannot(error: &io::Error) -> Failure {
 }
 
 /// Waits until the lock is held, or will not be.
-fn wait(mut stream: UnixStream, child: Pid) -> Result<Status, Failure> {
+fn wait(mut stream: UnixStream, child: Pid) -> Status {
     let held = stream.read_exact(&mut [0]).is_ok() && stream.write_all(b"k").is_ok();
     if held {
-        return Ok(exit::OK.into());
+        return exit::OK.into();
     }
     let ended = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), WaitIdOptions::EXITED));
     match ended {
-        Ok(Some(ended)) if ended.exit_status() != Some(0) => Ok(Status::of_process(&ended)),
-        // By a signal it has given the lock back: that is no success of the script's.
-        _ => Err(cannot(&io::ErrorKind::Interrupted.into())),
+        Ok(Some(ended)) => Status::of_process(&ended),
+        _ => exit::SYSTEM.into(),
     }
 }
 

@@ -92,6 +92,9 @@ async fn keep(
                 signals.next().await;
             }
             // Else nobody knows of the lock.
+        } else if args.lifetime.front.is_some() {
+            // The script would go on without the lock.
+            return Err(cannot(&std::io::ErrorKind::Interrupted.into()));
         }
         Ok::<_, Failure>(exit::OK)
     };

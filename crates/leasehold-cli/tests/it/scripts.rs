@@ -88,7 +88,9 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
 async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {
     let hold = "hold --background --while-parent k";
     let (_holder, _) = store.holder("k").await;
-    ends_printing(store, format!("{hold} -n"), 75, "").await;
+    for (options, status) in [("-n", 75), ("-n -E 0", 0)] {
+        ends_printing(store, format!("{hold} {options}"), status, "").await;
+    }
     // As of a caller that does not wait for what it starts.
     let lines = format!("trap '' CHLD; exec \"$L\" {hold} -n");
     Process::run(bash(store, &lines)).await.has_code(Some(75));

@@ -38,7 +38,7 @@ pub(crate) struct Gate(PathBuf);
 impl Gate {
     pub(crate) fn new(store: &Store, name: &str) -> Self {
         let gate = store.path(name);
-        rustix::fs::mkfifoat(rustix::fs::CWD, &gate, rustix::fs::Mode::RWXU).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &gate, Mode::RWXU).unwrap();
         Self(gate)
     }
 

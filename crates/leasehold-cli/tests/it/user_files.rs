@@ -99,7 +99,8 @@ async fn a_directory_that_cannot_be_written_to_is_refused_before_the_lock_is_wai
     let script = "mount -t tmpfs -o ro none ro && exec \"$@\"";
     let hold = in_shell(script, &store.command("hold --save ro/f k"));
     let why = "cannot write the lease to ro/f: ";
-    Process::spawn(with_own_mounts(&hold)).ends_saying(74, why).await;
+    let hold = Process::spawn(with_own_mounts(&hold));
+    hold.ends_saying(74, why).await;
 }
 
 /// Its lock could not be released any more.

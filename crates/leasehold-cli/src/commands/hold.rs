@@ -1,5 +1,6 @@
 //! `leasehold hold`: a lock without a command.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,7 +73,10 @@ async fn keep(
     // Who has closed the pipe knows enough, and the lock is held.
     let telling = printer.beside(&told).map_ok(|_| true);
     if let Some(file) = args.save.as_deref().filter(|_| args.detach) {
-        let telling = signals.while_writing(telling);
+        // Whoever has read the token relies on the lease, also where a signal came before that.
+        let written = Cell::new(false);
+        let telling = telling.inspect_ok(|_| written.set(true));
+        let telling = signals.while_writing(telling).map_ok(|_| written.get());
         leave_to_others(client, held, args, file, telling).await?;
         return Ok(exit::OK);
     }

@@ -234,7 +234,11 @@ fn give_name(from: &Path, to: &Path) -> io::Result<()> {
             renamed => return Ok(renamed?),
         }
     }
-    fs::hard_link(from, to)
+    match fs::hard_link(from, to) {
+        // Some have no links, either: there the last one stays.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(from, to),
+        linked => linked,
+    }
 }
 
 impl Drop for Draft<'_> {

@@ -188,15 +188,16 @@ const HARMLESS: &str = "fs::self fs::File File::from fs::Metadata fs::MetadataEx
 
 /// What may do so outside of `user_file.rs`, and why.
 const ALLOWED: &str = "
-    background.rs     | File::options                                                      | /dev/null
-    connect.rs        | fs::MemfdFlags fs::SealFlags fs::fcntl_add_seals fs::memfd_create  | a file in memory
-    lifetime.rs       | fs::fcntl_getfl fs::read_link fs::read_to_string                   | looks at a descriptor; /proc
-    named_process.rs  | fs::read_to_string                                                 | /proc and /etc/passwd, which no user names
-    child/program.rs  | fs::access fs::File File::open                                     | asks whether it can be run
-    child/terminal.rs | fs::open                                                           | /dev/tty
-    child/tree.rs     | fs::read_dir                                                       | /proc
-    recovery.rs       | fs::DirBuilder DirBuilder::new                                     | a directory of leasehold's own
-    sys.rs            | fs::read fs::read_to_string                                        | /proc
+    background.rs           | File::options                                                     | /dev/null
+    connect.rs              | fs::MemfdFlags fs::SealFlags fs::fcntl_add_seals fs::memfd_create | a file in memory
+    lifetime.rs             | fs::fcntl_getfl fs::read_link fs::read_to_string                  | looks at a descriptor; /proc
+    named_process.rs        | fs::read_to_string                                                | /proc and /etc/passwd, which no user names
+    child/program.rs        | fs::access fs::File File::open                                    | asks whether it can be run
+    child/terminal.rs       | fs::open                                                          | /dev/tty
+    child/tree.rs           | fs::read_dir                                                      | /proc
+    commands/saved_lease.rs | fs::access                                                        | asks whether its directory can be written to
+    recovery.rs             | fs::DirBuilder DirBuilder::new                                    | a directory of leasehold's own
+    sys.rs                  | fs::read fs::read_to_string                                       | /proc
 ";
 
 /// A user's path that is opened elsewhere could hang, destroy a device, or obey another user.

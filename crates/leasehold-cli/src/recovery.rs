@@ -203,9 +203,9 @@ fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("other users can access {}, or it is a link", path.display());
-    // A group may share locks there: its rights are not to be taken away.
+    // A group may share locks there: neither are its rights to be taken away, nor do its locks move.
     Err(Failure::system(message)
-        .hint("it holds secrets: set XDG_STATE_HOME to a directory of this user alone"))
+        .hint("it holds secrets: use a private XDG_STATE_HOME, and name the directory of local:"))
 }
 
 /// Why there can be no file.

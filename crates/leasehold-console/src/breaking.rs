@@ -2,13 +2,7 @@
 
 use leasehold::{Broken, Client, Error, Token};
 
-use crate::view::{ClaimView, KeyView, held_by};
-
-/// Whether the same claims hold it, whatever they tell of themselves by now.
-pub fn same_holders(now: &KeyView, seen: &KeyView) -> bool {
-    let who = |it: &ClaimView| (it.token, it.since, it.id_hint.clone(), it.owner.clone());
-    now.holders.iter().map(who).eq(seen.holders.iter().map(who))
-}
+use crate::view::{KeyView, held_by};
 
 /// Looks at the key once more, and breaks it, or only that grant, if what is seen is still what was asked
 /// about. Answers what was done, if anybody lost it, and what to say.

@@ -321,6 +321,15 @@ pub fn ran(claim: &ClaimView) -> String {
     format!("ran on {who}{at}{failed}")
 }
 
+/// Whether the same claims hold a key, whatever they tell of themselves by now.
+pub fn same_holders(now: &[ClaimView], seen: &[ClaimView]) -> bool {
+    let is_same = |(now, seen): (&ClaimView, &ClaimView)| {
+        (now.token, now.since) == (seen.token, seen.since)
+            && (&now.id_hint, &now.owner) == (&seen.id_hint, &seen.owner)
+    };
+    now.len() == seen.len() && now.iter().zip(seen).all(is_same)
+}
+
 /// `held by …`, of several holders the first and how many more.
 pub fn held_by(holders: &[ClaimView]) -> Option<String> {
     let (first, more) = holders.split_first()?;

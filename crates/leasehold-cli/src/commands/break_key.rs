@@ -1,14 +1,14 @@
 //! `leasehold break`: the administrator's verb.
 
 use leasehold::{Key, Token};
-use leasehold_console::breaking::{break_if, outcome, question, same_holders};
+use leasehold_console::breaking::{break_if, outcome, question};
 
 use crate::args::BreakArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
-use crate::view::KeyView;
+use crate::view::{KeyView, same_holders};
 
 /// Takes the key from its holders, after asking.
 pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
@@ -33,7 +33,7 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
             return Ok(exit::DECLINED);
         }
         // Others may have got it before the answer.
-        let is_asked = |now: &KeyView| token.is_some() || same_holders(now, &seen);
+        let is_asked = |now: &KeyView| token.is_some() || same_holders(&now.holders, &seen.holders);
         break_if(&client, key, token, is_asked).await?
     };
     if broken.is_none() && (args.yes || token.is_some()) {

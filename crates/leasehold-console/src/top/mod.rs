@@ -32,7 +32,7 @@ use crate::breaking::break_if;
 use crate::feed::{self, Load, send_if_other};
 use crate::histories::Histories;
 use crate::lock_table::Update;
-use crate::view::KeyView;
+use crate::view::{KeyView, same_holders};
 
 /// How often the screen is drawn without news, as times go on.
 const TICK: Duration = Duration::from_secs(1);
@@ -230,7 +230,7 @@ fn leave() {
 /// Breaks the lock as `leasehold break` does, if its holders are still those that were named in
 /// the question. Answers what came of it.
 async fn break_key(client: Client, asked: Box<KeyView>) -> String {
-    let are_these = |now: &KeyView| now.holders == asked.holders;
+    let are_these = |now: &KeyView| same_holders(&now.holders, &asked.holders);
     match break_if(&client, &asked.key, None, are_these).await {
         Ok((_, said)) => said,
         Err(error) => error.to_string(),

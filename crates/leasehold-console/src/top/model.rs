@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::histories::History;
 use crate::lock_table::{Lock, LockTable, SortBy, Update, is_passing};
-use crate::view::KeyView;
+use crate::view::{KeyView, same_holders};
 
 /// For how long the outcome of a command stays on the screen.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -123,8 +123,8 @@ impl Model {
         }
         self.table.take(update, now);
         if let Some(Overlay::Confirm(asked)) = &self.over {
-            let now_held = self.table.lock(&asked.key).map(|lock| &lock.view.holders);
-            if now_held != Some(&asked.holders) {
+            let lock = self.table.lock(&asked.key);
+            if lock.is_none_or(|lock| !same_holders(&lock.view.holders, &asked.holders)) {
                 let key = &asked.key;
                 self.tell(
                     format!("the holders of {key} have changed: nothing was broken"),

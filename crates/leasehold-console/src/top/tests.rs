@@ -230,6 +230,7 @@ fn the_question_goes_when_the_holder_has_changed() {
     let mut model = after(model(vec![held("k", 7, 1)]), "b");
     let mut renewed = held("k", 7, 2);
     renewed.holders[0].expires_in_ms = Some(1);
+    renewed.holders[0].note = Some("busy".to_owned());
     look(&mut model, renewed, 1);
     assert!(model.over.is_some());
     look(&mut model, held("k", 8, 0), 1);

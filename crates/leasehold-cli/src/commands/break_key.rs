@@ -1,5 +1,7 @@
 //! `leasehold break`: the administrator's verb.
 
+use std::path::Path;
+
 use leasehold::{Key, Token};
 use leasehold_console::breaking::{break_if, outcome, question};
 
@@ -8,6 +10,7 @@ use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
+use crate::user_file::quoted;
 use crate::view::{KeyView, same_holders};
 
 /// Takes the key from its holders, after asking.
@@ -50,7 +53,8 @@ fn nobody(args: &BreakArgs, printer: &Printer) -> Result<u8, Failure> {
     let key = &*args.key;
     if key.contains(['*', '?', '[']) {
         let message = format!("nobody holds {key}: break takes a key, not a pattern");
-        return Err(Failure::usage(message).hint(format!("leasehold ls '{key}' lists the keys")));
+        let pattern = quoted(Path::new(key));
+        return Err(Failure::usage(message).hint(format!("leasehold ls {pattern} lists the keys")));
     }
     let (status, said) = match args.token {
         Some(token) => (

@@ -177,6 +177,8 @@ async fn a_break_takes_the_grant_that_it_names_and_no_pattern(store: &Store) {
     assert!(!shown.contains("token"), "{shown}");
     let said = "nobody holds k*: break takes a key, not a pattern";
     ends_saying(store, "break --yes k*", 64, said).await;
+    let hint = r"hint: leasehold ls -- 'k'\''*' lists the keys";
+    ends_saying(store, ("break --yes", "k'*"), 64, hint).await;
     ends(store, format!("break --yes k --token {token}"), 0).await;
     holder.finish().await.has_code(Some(79));
 }

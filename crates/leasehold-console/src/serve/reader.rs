@@ -93,9 +93,13 @@ impl Reader {
                                 sleep(AFTER_ERROR).await;
                                 break;
                             };
-                            let mut state = lock(&known);
-                            state.table.take(update, Instant::now());
-                            send_if_other(&tell, state.table.version);
+                            let version = {
+                                let mut state = lock(&known);
+                                state.table.take(update, Instant::now());
+                                state.table.version
+                            };
+                            // Who hears it looks at the table before it lets go of the version.
+                            send_if_other(&tell, version);
                         }
                         changed = woken.changed() => if changed.is_err() {
                             return;
@@ -304,6 +308,25 @@ mod tests {
         sleep_until(Instant::now() + LINGER * 2).await;
         let _lease = client.mutex("k").unwrap().lock().await.unwrap();
         assert_eq!(reader.make(seen).await, (1, false));
+    }
+
+    /// Who looks at the table with the version in its hand waits for nobody.
+    #[tokio::test]
+    async fn the_table_is_free_while_its_version_is_told() {
+        let client = leasehold::connect("memory:").await.unwrap();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        let _look = reader.look();
+        let other = tokio::task::spawn_blocking(move || {
+            let (version, begun) = (reader.changed.borrow(), Instant::now());
+            let is_free = || {
+                let state = reader.state.try_lock();
+                state.is_ok_and(|state| state.table.version > *version)
+            };
+            let looks = std::iter::repeat_with(is_free);
+            let mut looks = looks.take_while(|_| begun.elapsed() < PATIENCE);
+            looks.any(|is_free| is_free)
+        });
+        assert!(other.await.unwrap());
     }
 
     #[tokio::test]

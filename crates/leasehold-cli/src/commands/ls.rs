@@ -114,6 +114,7 @@ async fn watch(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
+    printer.write_beside();
     let (_shows, shown) = tokio::sync::watch::channel(Vec::new());
     let (load, pattern) = (Load::default(), &args.keys.pattern);
     let mut updates = feed::begin(client, interval, load, pattern, false, shown);

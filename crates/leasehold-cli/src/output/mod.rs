@@ -65,7 +65,7 @@ struct Inner {
     /// Whether `--json` is about events too, and not only about data.
     json_events: bool,
     is_job: bool,
-    /// Writes what a job says, from its first line on.
+    /// Writes what is said, of a job from its first line on: see [`Printer::write_beside`].
     lines: OnceLock<Option<LineWriter>>,
     /// Stands in each event: lines of many runs can be told apart in one log.
     origin: Fields,
@@ -271,6 +271,11 @@ impl Printer {
         self.line(&format!("{PREFIX}{}", escape(sentence)));
     }
 
+    /// Has a thread write what is said from now on: who reads it may have stopped.
+    pub(crate) fn write_beside(&self) {
+        self.0.lines.get_or_init(LineWriter::begin);
+    }
+
     /// Waits until all was written, unless nobody reads it.
     pub(crate) fn finish(&self) {
         if let Some(Some(lines)) = self.0.lines.get() {
@@ -279,11 +284,13 @@ impl Printer {
     }
 
     fn line(&self, line: &str) {
-        let begin = || self.0.is_job.then(LineWriter::begin).flatten();
+        if self.0.is_job {
+            self.write_beside();
+        }
         // Standard error that is closed or full is no reason to stop.
-        let write = || match self.0.lines.get_or_init(begin) {
-            Some(lines) => lines.write(format!("{line}\n")),
-            None => drop(writeln!(io::stderr().lock(), "{line}")),
+        let write = || match self.0.lines.get() {
+            Some(Some(lines)) => lines.write(format!("{line}\n")),
+            _ => drop(writeln!(io::stderr().lock(), "{line}")),
         };
         let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         match &*live {

@@ -109,6 +109,17 @@ async fn what_cannot_be_watched_is_refused() {
     ends(&store, "ls --watch -S redis://127.0.0.1:1/", 69).await;
 }
 
+#[tokio::test]
+async fn the_locks_are_printed_while_nobody_reads_the_warnings() {
+    let store = Store::redis();
+    store.server().command(&["RPUSH", "leasehold:lock:k", "x"]);
+    let _errors = Gate::full(&store, "err");
+    let watch = store.command("ls --watch=100ms");
+    let watch = Process::spawn(in_shell("exec \"$@\" 2> err", &watch));
+    watch.prints("no locks").await;
+    watch.ends_by(Signal::TERM).await.has_code(Some(0));
+}
+
 /// What is written, and what is held meanwhile, does not wait for a reader. Who watches
 /// leaves the store as it was.
 #[tokio::test]

@@ -24,7 +24,7 @@ const HANDLED: [Signal; 6] = [
 ];
 
 /// How long what is being written when a signal comes may take.
-const LAST_WRITE: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// Signals as events, from the moment this was made.
 pub(crate) struct Signals {

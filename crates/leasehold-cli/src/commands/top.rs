@@ -1,14 +1,18 @@
 //! `leasehold top`: the locks of a store on a full screen, as they change.
 
 use std::io::{self, IsTerminal};
+use std::thread;
 
 use leasehold_console::top::{TopOptions, top as show};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::args::TopArgs;
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::output::Printer;
-use crate::signals::Signals;
+use crate::signals::{LAST_WRITE, Signals};
 use crate::{exit, sys};
 
 /// Shows the locks until `q` or a signal.
@@ -22,7 +26,23 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
         interval: args.interval,
         colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
     };
-    let (ended, broke) = show(client, options, signals.next(), sys::stop_self).await;
+    let (end, ends) = oneshot::channel::<()>();
+    let (tell, mut told) = oneshot::channel();
+    let driver = Handle::current();
+    // A terminal that was stopped holds up whoever draws: signals are heard beside it.
+    let screen = move || tell.send(driver.block_on(show(client, options, ends, sys::stop_self)));
+    let _ = thread::Builder::new().spawn(screen);
+    let shown = tokio::select! {
+        shown = &mut told => shown,
+        _ = signals.next() => {
+            drop(end);
+            let Ok(shown) = timeout(LAST_WRITE, told).await else {
+                return Ok(exit::OK);
+            };
+            shown
+        }
+    };
+    let (ended, broke) = shown.map_err(|_| Failure::system("the thread of the screen has failed"))?;
     for broke in broke {
         printer.notice(&broke);
     }

@@ -100,6 +100,16 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
 }
 
 #[test]
+fn a_signal_ends_it_where_the_terminal_takes_nothing() {
+    let store = Store::local();
+    let mut terminal = top(&store, SIZES[0]);
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.stop_output();
+    terminal.signal(Signal::TERM);
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
+#[test]
 fn ctrl_z_gives_the_terminal_back_until_it_is_continued() {
     let store = Store::local();
     let mut terminal = crate::terminal::shell(&store);

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use leasehold_testkit::process::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{Action, Termios, Winsize, tcflow, tcgetattr, tcsetwinsize};
 use tokio::time::Instant;
 
 /// A program that leads a session at a pseudo-terminal: what it shows, and what is typed.
@@ -76,6 +76,13 @@ impl Terminal {
     /// Sends a signal to the program.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Takes nothing more that the program writes, as after Ctrl-S.
+    pub(crate) fn stop_output(&self) {
+        let name = ptsname(&self.master, Vec::new()).unwrap().into_string().unwrap();
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        tcflow(&slave, Action::OOff).unwrap();
     }
 
     /// How the terminal treats what is typed and shown.

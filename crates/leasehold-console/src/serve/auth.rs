@@ -101,8 +101,9 @@ impl Auth {
         });
         let bare = name.trim_matches(['[', ']']);
         let is_address = bare.parse::<IpAddr>().is_ok();
+        let is_it = |known: &str| [name, host].iter().any(|it| known.eq_ignore_ascii_case(it));
         let mut known = self.hosts.iter().map(|known| &**known).chain(["localhost"]);
-        is_plain && (is_address || known.any(|known| known.eq_ignore_ascii_case(name)))
+        is_plain && (is_address || known.any(is_it))
     }
 
     fn check_token(&self, request: &Request) -> Result<(), Problem> {
@@ -195,7 +196,7 @@ mod tests {
         let auth = Auth {
             token: None,
             may_break: false,
-            hosts: vec!["locks.example".into()],
+            hosts: vec!["locks.example".into(), "at.example:8443".into()],
         };
         for known in [
             "127.0.0.1:7480",
@@ -205,6 +206,7 @@ mod tests {
             "localhost:7480",
             "LocalHost",
             "Locks.Example:7480",
+            "At.Example:8443",
         ] {
             assert!(auth.is_known(known), "{known}");
         }
@@ -215,6 +217,9 @@ mod tests {
             "evil.example",
             "localhost.evil.example",
             "evil.example:7480",
+            // Another port than the one that was named.
+            "at.example",
+            "at.example:7480",
             // Ports that are none.
             "localhost:65536",
             "localhost:",

@@ -402,6 +402,8 @@ async fn so_many_pages_are_kept_up_to_date() {
         refused.event("lock", told).await;
     }
     let problem = serving.get("/api/v1/events").answers(503).await;
+    // With few descriptors there are fewer than elsewhere.
+    assert_eq!(problem["error"], "too many pages are open");
     assert_eq!(problem["hint"], "close some of them");
     open.clear();
     // There is room for its history now.

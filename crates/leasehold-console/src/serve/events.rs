@@ -15,10 +15,10 @@ use leasehold::Key;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::Shared;
 use super::api::{LockView, Problem};
 use super::reader::Look;
 use super::selection::{Selection, TableView};
-use super::{MOST_STREAMS, Shared};
 use crate::histories::History;
 use crate::lock_table::LockTable;
 
@@ -38,8 +38,8 @@ pub(super) async fn events(
     key.as_ref().map(Key::new).transpose()?;
     let permit = Arc::clone(&shared.streams).try_acquire_owned();
     let permit = permit.map_err(|_| {
-        let message = format!("the limit of {MOST_STREAMS} open pages is reached");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).hint("close some of them")
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
+        problem.hint("close some of them")
     })?;
     let look = shared.reader.look();
     look.shows(key.as_slice());

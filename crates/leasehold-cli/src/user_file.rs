@@ -71,13 +71,9 @@ impl UserFile {
     /// All of it.
     pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
         let bytes = self.start(LONGEST + 1)?;
-        match u64::try_from(bytes.len()) {
-            Ok(..=LONGEST) => Ok(bytes),
-            _ => Err(io::Error::new(
-                ErrorKind::FileTooLarge,
-                "it has more than 1 MiB",
-            )),
-        }
+        let refused = || io::Error::new(ErrorKind::FileTooLarge, "it has more than 1 MiB");
+        let is_whole = u64::try_from(bytes.len()).is_ok_and(|length| length <= LONGEST);
+        is_whole.then_some(bytes).ok_or_else(refused)
     }
 
     /// The beginning of it, of so many bytes at most.

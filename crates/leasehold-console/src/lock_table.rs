@@ -234,10 +234,7 @@ impl LockTable {
             SortBy::Key => {}
             SortBy::Waiters => locks.sort_by_key(|lock| Reverse(lock.waiting)),
             SortBy::Age => locks.sort_by_key(|lock| lock.held_since()),
-            SortBy::Rate => {
-                let rate = |lock: &&Lock| (lock.rate(now) * 1e6) as u64;
-                locks.sort_by_cached_key(|lock| Reverse(rate(lock)));
-            }
+            SortBy::Rate => locks.sort_by_cached_key(|lock| Reverse((lock.rate(now) * 1e6) as u64)),
         }
         locks
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::slice::from_ref;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
@@ -132,10 +133,8 @@ impl KeyView {
 
 impl PartialEq for KeyView {
     fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-            && self.permits == other.permits
-            && self.holders == other.holders
-            && self.waiters == other.waiters
+        (&self.key, self.permits) == (&other.key, other.permits)
+            && (&self.holders, &self.waiters) == (&other.holders, &other.waiters)
     }
 }
 
@@ -143,17 +142,10 @@ impl Eq for KeyView {}
 
 impl PartialEq for ClaimView {
     fn eq(&self, other: &Self) -> bool {
-        self.mode == other.mode
-            && self.weight == other.weight
-            && self.of == other.of
-            && self.owner == other.owner
-            && self.id_hint == other.id_hint
-            && self.since == other.since
-            && self.token == other.token
-            && self.position == other.position
-            && self.note == other.note
-            && self.waits_for == other.waits_for
-            && self.kept_until.is_some() == other.kept_until.is_some()
+        let state = |it: &Self| (it.mode, it.weight, it.position, it.kept_until.is_some());
+        same_holders(from_ref(self), from_ref(other))
+            && state(self) == state(other)
+            && (self.of, &self.note, &self.waits_for) == (other.of, &other.note, &other.waits_for)
     }
 }
 

@@ -88,12 +88,8 @@ fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String>
 
 /// What to write for the first option of another command.
 fn of_others(subcommand: &str, arguments: &[OsString]) -> Option<&'static str> {
-    let command = built(subcommand)?;
-    let has = |long: &str| {
-        command
-            .get_arguments()
-            .any(|it| it.get_long() == Some(long))
-    };
+    let named = built(subcommand)?;
+    let has = |long: &str| named.get_arguments().any(|it| it.get_long() == Some(long));
     let typed = arguments.iter().filter_map(|argument| {
         let name = argument.to_str()?.strip_prefix('-')?;
         let name = name.strip_prefix('-').unwrap_or(name);

@@ -27,9 +27,7 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     if found.is_empty() {
         say_why(args, &client, printer).await?;
     }
-    let older = args
-        .lines
-        .map_or(0, |lines| found.len().saturating_sub(lines));
+    let older = found.len().saturating_sub(args.lines.unwrap_or(usize::MAX));
     found.drain(..older);
     let mut failed = false;
     let mut read_on: Result<(), Failure> = Ok(());

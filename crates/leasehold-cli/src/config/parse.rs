@@ -73,10 +73,8 @@ impl Source<'_> {
     ) -> Result<(), Failure> {
         let line = self.line(name.span());
         let place = format!("{}:{line}", self.path.display());
-        let mut rows = TABLE.iter();
-        let row = rows
-            .find(|row| row.name == name.get_ref())
-            .ok_or_else(|| unknown(&place, name.get_ref(), profile.is_none()))?;
+        let row = TABLE.iter().find(|row| row.name == name.get_ref());
+        let row = row.ok_or_else(|| unknown(&place, name.get_ref(), profile.is_none()))?;
         let place = format!("{place}: the value of {}", row.name);
         let DeValue::String(text) = value.get_ref() else {
             let example = format!("write it in quotes: {} = {:?}", row.name, row.example);

@@ -96,9 +96,8 @@ fn text(table: &LockTable, max_series: usize) -> String {
     if dropped > 0 {
         // Those with the fewest waiters and holders are counted as one.
         let sizes = prefixes.iter();
-        let mut sizes: Vec<_> = sizes
-            .map(|(name, of)| (of.waiters, of.held, *name))
-            .collect();
+        let sizes = sizes.map(|(name, of)| (of.waiters, of.held, *name));
+        let mut sizes: Vec<_> = sizes.collect();
         sizes.sort_unstable();
         let mut other = Prefix::default();
         for (_, _, name) in sizes.into_iter().take(dropped) {

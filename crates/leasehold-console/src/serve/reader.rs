@@ -192,12 +192,9 @@ impl Look {
     /// Waits until all locks were read once, or could not be.
     pub(super) async fn ready(&self) {
         let mut changed = self.reader.changed.clone();
-        let is_ready = |_: &u64| {
-            self.reader
-                .with(|table| table.complete || table.failure.is_some())
-        };
-        let ready = timeout(PATIENCE, changed.wait_for(is_ready)).await;
-        drop(ready);
+        let is_read = |table: &LockTable| table.complete || table.failure.is_some();
+        let is_ready = |_: &u64| self.reader.with(is_read);
+        drop(timeout(PATIENCE, changed.wait_for(is_ready)).await);
     }
 
     /// The keys that it shows: these are read more often.

@@ -104,10 +104,8 @@ impl<T> Layout<T> {
         let flexible = |(column, rank, least): &Narrow<T>| (*rank, *least, natural(column));
         let flexible: Vec<_> = narrow.iter().map(flexible).collect();
         let widths = fit(&flexible, room);
-        let shown = narrow
-            .iter()
-            .zip(&widths)
-            .filter(|(_, width)| width.is_some());
+        let shown = narrow.iter().zip(&widths);
+        let shown = shown.filter(|(_, width)| width.is_some());
         Self {
             columns: shown.map(|((column, ..), _)| *column).collect(),
             widths: widths.into_iter().flatten().collect(),

@@ -29,9 +29,8 @@ pub(super) fn draw(
     let flexible: Vec<_> = columns.iter().map(flexible).collect();
     let widths = fit(&flexible, area.width.into());
     let shown = columns.iter().zip(widths);
-    let shown: Vec<_> = shown
-        .filter_map(|(column, width)| Some((column, width?)))
-        .collect();
+    let shown = shown.filter_map(|(column, width)| Some((column, width?)));
+    let shown: Vec<_> = shown.collect();
     let lines = columns.first().map_or(0, |(.., cells)| cells.len());
     let row = |line: usize| {
         let cells = shown.iter().map(|((.., cells), width)| {
@@ -42,9 +41,8 @@ pub(super) fn draw(
     };
     let headings = shown.iter();
     let headings = headings.map(|((heading, ..), width)| Cell::new(cut(heading, *width)));
-    let widths = shown
-        .iter()
-        .map(|(_, width)| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
+    let length = |width: usize| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX));
+    let widths = shown.iter().map(|(_, width)| length(*width));
     let table = Table::new((0..lines).map(row), widths)
         .header(Row::new(headings).style(heading))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))

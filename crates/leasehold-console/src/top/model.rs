@@ -126,10 +126,8 @@ impl Model {
             let lock = self.table.lock(&asked.key);
             if lock.is_none_or(|lock| !same_holders(&lock.view.holders, &asked.holders)) {
                 let key = &asked.key;
-                self.tell(
-                    format!("the holders of {key} have changed: nothing was broken"),
-                    now,
-                );
+                let said = format!("the holders of {key} have changed: nothing was broken");
+                self.tell(said, now);
                 self.over = None;
             }
         }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Constraint::{Fill, Length};
+use ratatui::layout::{Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
@@ -59,7 +60,7 @@ pub(super) fn draw(model: &mut Model, options: &TopOptions, now: Instant, frame:
     let above = area.height - of_keys - of_status;
     let of_title = above.min(1);
     let heights = [of_title, above - of_title, of_status, of_keys];
-    let parts = Layout::vertical(heights.map(Constraint::Length));
+    let parts = Layout::vertical(heights.map(Length));
     let [title, body, status, keys] = parts.areas(area);
     // Without the headings.
     model.arrange(usize::from(body.height).saturating_sub(1), now);
@@ -170,9 +171,8 @@ fn draw_title(model: &Model, options: &TopOptions, area: Rect, buffer: &mut Buff
     let room = usize::from(area.width);
     let store = escape(&options.store);
     if title.width() + store.width() + 1 < room {
-        Line::styled(store, BOLD)
-            .right_aligned()
-            .render(area, buffer);
+        let store = Line::styled(store, BOLD);
+        store.right_aligned().render(area, buffer);
     }
     line(&title, BOLD, room).render(area, buffer);
 }
@@ -264,11 +264,7 @@ fn draw_claims(model: &Model, options: &TopOptions, now: Instant, area: Rect, bu
     let history = history(model, key, area.width.into());
     let of_history = u16::try_from(history.lines.len()).unwrap_or(u16::MAX);
     let of_history = of_history.min(area.height.saturating_sub(1) / 2);
-    let parts = [
-        Constraint::Length(1),
-        Constraint::Fill(1),
-        Constraint::Length(of_history),
-    ];
+    let parts = [Length(1), Fill(1), Length(of_history)];
     let [above, area, below] = Layout::vertical(parts).areas(area);
     line(&escape(&title), BOLD, above.width.into()).render(above, buffer);
     history.render(below, buffer);

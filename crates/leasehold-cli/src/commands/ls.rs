@@ -190,7 +190,11 @@ fn text(
         views => tables::of_locks(views, width()).text(views.iter(), true),
     };
     if let Some(height) = height().filter(|_| !args.common.output.json) {
-        return Ok(screen(&listed(), height));
+        // A warning would be gone with the next table.
+        let skipped = table.unreadable.iter();
+        let skipped = skipped.map(|(key, why)| format!("skipped {key}: {why}"));
+        let skipped = skipped.map(|said| escape(&said).into_owned() + "\n");
+        return Ok(screen(&(skipped.collect::<String>() + &listed()), height));
     }
     let changed = changed(table, locks, before);
     if before.is_some() && changed.is_empty() {

@@ -69,6 +69,20 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
     assert_eq!(terminal.end().code(), Some(0));
 }
 
+#[test]
+fn at_a_terminal_what_cannot_be_read_stays_in_sight() {
+    let store = Store::redis();
+    let server = store.server();
+    server.command(&["RPUSH", "leasehold:lock:k", "x"]);
+    let watch = store.command("ls --watch=100ms");
+    let mut terminal = Terminal::spawn(in_shell("exec \"$@\" 2> /dev/null", &watch));
+    terminal.wait_screen(|shown| shown.starts_with("skipped k: "));
+    server.command(&["DEL", "leasehold:lock:k"]);
+    terminal.wait_screen(|shown| shown.trim_end() == "no locks");
+    terminal.types("\x03");
+    assert_eq!(terminal.end().code(), Some(0));
+}
+
 /// Whoever starts something where a lock is free must not start it because a record is damaged.
 #[tokio::test]
 async fn a_lock_that_cannot_be_read_is_not_said_to_be_free() {

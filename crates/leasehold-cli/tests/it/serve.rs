@@ -344,6 +344,7 @@ async fn what_cannot_be_served_has_one_sentence() {
         ("--listen nowhere", 64, "name an address and a port"),
         ("--listen 0.0.0.0:0", 64, "a token is required"),
         ("--allow-break", 64, "--allow-break requires a token"),
+        ("--allow-break", 64, "umask 077; openssl"),
         ("--token-file /nowhere", 64, "cannot read the token"),
         (&short, 64, "too short"),
     ] {

@@ -63,11 +63,11 @@ pub(super) struct RowView {
 }
 
 impl Selection {
-    /// Refuses a table that is too long, or takes too long.
+    /// Refuses a table that is too long, or takes too long, and a pattern that no key matches.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let message = match (self.limit, self.pattern.len()) {
-            (1..=LONGEST_TABLE, ..=LONGEST_PATTERN) => return Ok(()),
-            (1..=LONGEST_TABLE, _) => format!("a pattern has at most {LONGEST_PATTERN} bytes"),
+            (1..=LONGEST_TABLE, 1..=LONGEST_PATTERN) => return Ok(()),
+            (1..=LONGEST_TABLE, _) => format!("a pattern has 1 to {LONGEST_PATTERN} bytes"),
             _ => format!("limit is a number from 1 to {LONGEST_TABLE}"),
         };
         Err(Invalid::plain(message))
@@ -142,6 +142,22 @@ mod tests {
         let view = Selection::default().of(&table);
         assert_eq!((view.total, view.waiting, view.rows[0].waiting), (4, 10, 7));
         assert_eq!(view.rows[0].view.waiters.len(), FIRST_WAITERS);
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused() {
+        let is_taken = |bytes: usize, limit| {
+            let pattern = "x".repeat(bytes);
+            let selection = Selection {
+                pattern,
+                limit,
+                ..Selection::default()
+            };
+            selection.check().is_ok()
+        };
+        assert!(is_taken(1, 1) && is_taken(LONGEST_PATTERN, LONGEST_TABLE));
+        assert!(!is_taken(0, 1) && !is_taken(LONGEST_PATTERN + 1, 1));
+        assert!(!is_taken(1, 0) && !is_taken(1, LONGEST_TABLE + 1));
     }
 
     #[test]

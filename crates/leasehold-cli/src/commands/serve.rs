@@ -1,5 +1,7 @@
 //! `leasehold serve`: the locks of a store on a page, as JSON and as metrics.
 
+use std::future::pending;
+
 use leasehold_console::serve::{Auth, MIN_TOKEN_LENGTH, ServeOptions, TOKEN_HINT, listen};
 
 use crate::args::ServeArgs;
@@ -31,9 +33,15 @@ pub(crate) async fn serve(args: &ServeArgs, printer: &Printer) -> Result<u8, Fai
     let (address, serving) = listen(args.listen, client, options).await?;
     let url = format!("http://{address}/");
     let said = serde_json::json!({ "url": url, "store": store });
-    printer.show(&said, || format!("serving {store} at {url}\n"))?;
+    let text = printer.shown(&[said], || format!("serving {store} at {url}\n"))?;
+    // Whether or not somebody reads it.
+    let said = async {
+        printer.beside(&text).await?;
+        pending::<Result<_, Failure>>().await
+    };
     tokio::select! {
         never = serving => match never {},
+        failed = said => failed,
         _ = signals.next() => Ok(exit::OK),
     }
 }

@@ -144,8 +144,9 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
     store.until_free("k").await;
     let before = keys();
     let _full = Gate::full(&store, "out");
+    let (serve, watch) = ("serve --listen 127.0.0.1:0", "ls --watch");
     let detach = "hold --save f --detach k";
-    for arguments in ["ls --watch", "elect --observe k", "hold --ttl 3s k", detach] {
+    for arguments in [serve, watch, "elect --observe k", "hold --ttl 3s k", detach] {
         let writer = in_shell("exec \"$@\" > out", &store.command(arguments));
         let writer = Process::spawn(writer);
         let tasks = format!("/proc/{}/task", writer.pid());

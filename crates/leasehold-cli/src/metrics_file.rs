@@ -198,12 +198,9 @@ impl Job {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Err(error) => return Err(error),
         };
-        match text.is_empty() || text.starts_with("# HELP leasehold_job_") {
-            true => Ok(text),
-            false => Err(io::Error::other(
-                "there is a file that leasehold has not written",
-            )),
-        }
+        let is_ours = text.is_empty() || text.starts_with("# HELP leasehold_job_");
+        let refused = || io::Error::other("there is a file that leasehold has not written");
+        is_ours.then_some(text).ok_or_else(refused)
     }
 
     /// Takes over what other starts of the job have written: earlier ones, and those that overlap

@@ -151,9 +151,8 @@ impl Top {
                     draw_at = Instant::now();
                     let others = iter::from_fn(|| self.breaking.try_join_next());
                     let all = iter::once(told).chain(others);
-                    let all: Vec<_> = all
-                        .map(|told| told.unwrap_or_else(|error| error.to_string()))
-                        .collect();
+                    let all = all.map(|told| told.unwrap_or_else(|error| error.to_string()));
+                    let all: Vec<_> = all.collect();
                     self.model.tell(all.join("; "), draw_at);
                 }
                 () = sleep_until(draw_at) => {}
@@ -231,10 +230,8 @@ fn leave() {
 /// the question. Answers what came of it.
 async fn break_key(client: Client, asked: Box<KeyView>) -> String {
     let are_these = |now: &KeyView| same_holders(&now.holders, &asked.holders);
-    match break_if(&client, &asked.key, None, are_these).await {
-        Ok((_, said)) => said,
-        Err(error) => error.to_string(),
-    }
+    let broke = break_if(&client, &asked.key, None, are_these).await;
+    broke.map_or_else(|error| error.to_string(), |(_, said)| said)
 }
 
 #[cfg(test)]

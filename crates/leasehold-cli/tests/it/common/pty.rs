@@ -80,7 +80,8 @@ impl Terminal {
 
     /// Takes nothing more that the program writes, as after Ctrl-S.
     pub(crate) fn stop_output(&self) {
-        let name = ptsname(&self.master, Vec::new()).unwrap().into_string().unwrap();
+        let name = ptsname(&self.master, Vec::new()).unwrap();
+        let name = name.into_string().unwrap();
         let slave = File::options().read(true).write(true).open(name).unwrap();
         tcflow(&slave, Action::OOff).unwrap();
     }

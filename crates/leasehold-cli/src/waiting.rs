@@ -88,7 +88,7 @@ impl Live {
         let width = size.map_or(0, |size| usize::from(size.ws_col));
         let width = if width == 0 { USUAL_WIDTH } else { width };
         let line = self.line.fitted(width, self.seen.elapsed());
-        if takes_more() {
+        if takes_more(&std::io::stderr()) {
             self.bar.set_message(line);
         }
     }

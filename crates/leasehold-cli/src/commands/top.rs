@@ -4,14 +4,15 @@ use std::io::{self, IsTerminal};
 use std::thread;
 
 use leasehold_console::top::{TopOptions, top as show};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::args::TopArgs;
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::output::Printer;
+use crate::output::{Printer, takes_more};
 use crate::signals::{LAST_WRITE, Signals};
 use crate::{exit, sys};
 
@@ -27,19 +28,29 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
         colour: std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()),
     };
     let (end, ends) = oneshot::channel::<()>();
-    let (tell, mut told) = oneshot::channel();
-    let driver = Handle::current();
+    let (tell, told) = oneshot::channel();
+    let (driver, modes) = (Handle::current(), tcgetattr(io::stdin()));
     // A terminal that was stopped holds up whoever draws: signals are heard beside it.
     let screen = move || tell.send(driver.block_on(show(client, options, ends, sys::stop_self)));
     let _ = thread::Builder::new().spawn(screen);
+    let stuck = async move {
+        signals.next().await;
+        drop(end);
+        sleep(LAST_WRITE).await;
+        // As long as it takes more, the answer to a break is waited for.
+        while takes_more(&io::stdout()) {
+            sleep(LAST_WRITE).await;
+        }
+    };
     let shown = tokio::select! {
-        shown = &mut told => shown,
-        _ = signals.next() => {
-            drop(end);
-            let Ok(shown) = timeout(LAST_WRITE, told).await else {
-                return Ok(exit::OK);
-            };
-            shown
+        biased;
+        shown = told => shown,
+        () = stuck => {
+            // The screen cannot be left, but what is typed is to be seen again.
+            if let Ok(modes) = modes {
+                let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+            }
+            return Ok(exit::OK);
         }
     };
     let (ended, broke) = shown.map_err(|_| Failure::system("the thread of the screen has failed"))?;

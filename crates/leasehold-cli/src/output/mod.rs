@@ -6,6 +6,7 @@ mod log;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -74,11 +75,10 @@ struct Inner {
     milestones: OnceLock<Sender<(Milestone, Instant)>>,
 }
 
-/// Whether standard error takes more now. A terminal that was stopped (Ctrl-S) would hold up all that
-/// is done beside the line that is shown there.
-pub(crate) fn takes_more() -> bool {
-    let (stderr, at_once) = (io::stderr(), Timespec::default());
-    let mut seen = [PollFd::new(&stderr, PollFlags::OUT)];
+/// Whether that takes more now. A terminal that was stopped (Ctrl-S) would hold up all that is done
+/// beside the line that is shown there.
+pub(crate) fn takes_more(out: &impl AsFd) -> bool {
+    let (mut seen, at_once) = ([PollFd::new(out, PollFlags::OUT)], Timespec::default());
     poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
@@ -259,7 +259,7 @@ impl Printer {
     pub(crate) fn show_live(&self, bar: Option<ProgressBar>) {
         let mut live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = live.take() {
-            if !takes_more() {
+            if !takes_more(&io::stderr()) {
                 last.set_draw_target(ProgressDrawTarget::hidden());
             }
             last.finish_and_clear();
@@ -294,7 +294,7 @@ impl Printer {
         };
         let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
         match &*live {
-            Some(bar) if takes_more() => bar.suspend(write),
+            Some(bar) if takes_more(&io::stderr()) => bar.suspend(write),
             _ => write(),
         }
     }

@@ -2,6 +2,8 @@
 
 use crate::common::pty::Terminal;
 use crate::common::*;
+use rustix::process::{Pid, kill_process};
+use std::fs;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 12), (120, 40)];
 
@@ -102,11 +104,18 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
 #[test]
 fn a_signal_ends_it_where_the_terminal_takes_nothing() {
     let store = Store::local();
-    let mut terminal = top(&store, SIZES[0]);
+    // At its end a session loses the terminal, which forgets its modes: they are asked for before.
+    let script = "stty -g > before; sh -c 'echo $$ > pid; exec \"$@\"' sh \"$@\"; \
+                  status=$?; stty -g > after; exit $status";
+    let top = store.command("top --interval 100ms");
+    let mut terminal = Terminal::spawn(in_shell(script, &top));
     terminal.wait_screen(|shown| shown.contains("no locks"));
     terminal.stop_output();
-    terminal.signal(Signal::TERM);
+    let read = |name: &str| fs::read_to_string(store.path(name)).unwrap();
+    let pid = Pid::from_raw(read("pid").trim().parse().unwrap());
+    kill_process(pid.unwrap(), Signal::TERM).unwrap();
     assert_eq!(terminal.end().code(), Some(0));
+    assert_eq!(read("after"), read("before"));
 }
 
 #[test]

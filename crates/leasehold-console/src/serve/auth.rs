@@ -125,7 +125,7 @@ impl Auth {
 
 /// What to do where a token is missing.
 pub const TOKEN_HINT: &str =
-    "name a file with --token-file, such as one of (umask 077; openssl rand -hex 32 > token)";
+    "name a file with --token-file, such as one made by (umask 077; openssl rand -hex 32 > token)";
 
 /// All but the page's own files.
 fn has_data(request: &Request) -> bool {

@@ -398,7 +398,7 @@ mod tests {
         holder.id_hint = "0f3a".into();
         let view = ClaimView::of_holder(&holder, SystemTime::UNIX_EPOCH);
         assert_eq!(
-            held_by(std::slice::from_ref(&view)).unwrap(),
+            held_by(from_ref(&view)).unwrap(),
             "held by the claim 0f3a…; it does not expire"
         );
         assert_eq!(

@@ -84,7 +84,7 @@ impl SaveTarget {
             }
         }
         // Without its directory the lock would be waited for in vain.
-        access(&path.with_file_name("."), Access::WRITE_OK | Access::EXEC_OK)
+        access(path.with_file_name("."), Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|error| cannot_write(path, &io::Error::from(error)))?;
         let path = path.to_owned();
         Ok(Self { path, old, lease })

@@ -53,7 +53,8 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
             return Ok(exit::OK);
         }
     };
-    let (ended, broke) = shown.map_err(|_| Failure::system("the thread of the screen has failed"))?;
+    let (ended, broke) =
+        shown.map_err(|_| Failure::system("the thread of the screen has failed"))?;
     for broke in broke {
         printer.notice(&broke);
     }

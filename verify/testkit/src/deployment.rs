@@ -20,6 +20,7 @@
 //! What a deployment takes time for (a fail-over, say) is awaited: the methods are asynchronous, so
 //! that clients on the same runtime go on meanwhile. What takes milliseconds blocks.
 
+mod builder;
 mod cluster;
 mod independent;
 mod members;
@@ -31,10 +32,11 @@ use std::time::{Duration, Instant};
 
 use crate::process::PATIENCE;
 use crate::server::RedisServer;
-pub use cluster::{Cluster, ClusterBuilder, SlotMove, Takeover};
-pub use independent::{Independent, IndependentBuilder};
+pub use builder::DeploymentBuilder;
+pub use cluster::{Cluster, SlotMove, Takeover};
+pub use independent::Independent;
 pub use members::Members;
-pub use sentinels::{Sentinels, SentinelsBuilder};
+pub use sentinels::Sentinels;
 
 /// What a server says, or why it does not say it yet.
 pub(crate) type Answer<T> = Result<T, String>;

@@ -248,7 +248,7 @@ async fn a_set_whose_locks_are_short_is_examined() {
 async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let rights = "on >secret ~leasehold:* resetchannels &leasehold:* +@all";
     let each = RedisServer::builder().persistent().user("bob", rights);
-    let servers = Independent::builder(3).each(each).start();
+    let servers = Independent::builder(3).server(each).start();
     servers[1].command(&["ACL", "SETUSER", "bob", "-hset"]);
     let url = servers.url().replace("127.0.0.1", "bob:secret@127.0.0.1");
     run_at(&url, "init").await;

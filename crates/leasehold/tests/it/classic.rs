@@ -305,7 +305,7 @@ async fn a_user_without_rights_to_a_key_is_told_which_rule_is_enough() {
 
 #[tokio::test]
 async fn on_a_cluster_too() {
-    let cluster = Cluster::builder().primaries(3).start();
+    let cluster = Cluster::start();
     let url = format!("{}?layout=classic&prefix=app:", cluster.url());
     let options = RedisClusterOptions::from_url(&url).unwrap();
     let open = async || {

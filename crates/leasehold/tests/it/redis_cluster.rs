@@ -14,7 +14,7 @@ fn start(program: Program) -> Shared {
     let node = RedisServer::builder().program(program);
     // Nothing fails here, and a busy machine must not look like it.
     let patient = Duration::from_secs(60);
-    let builder = Cluster::builder().replicas(0).node_timeout(patient);
+    let builder = Cluster::builder().replicas(0).down_after(patient);
     builder.server(node).start()
 }
 

@@ -359,7 +359,7 @@ async fn where_nobody_says_that_keys_lie_apart() {
 async fn with_a_vote() {
     let start = |rule: &str| {
         let server = forbidding(RedisServer::builder(), rule);
-        Independent::builder(3).each(server).start()
+        Independent::builder(3).server(server).start()
     };
     let open = async |servers: &Independent| {
         let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");

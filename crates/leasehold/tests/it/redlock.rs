@@ -519,7 +519,7 @@ async fn an_audit_log_needs_two_rights_more() {
 fn servers_of_alice(rule: &str, parameters: &str) -> (Independent, RedlockOptions) {
     let server = RedisServer::builder().user("alice", &format!("on >secret {rule}"));
     let server = server.user("default", "off");
-    let servers = Independent::builder(3).each(server).start();
+    let servers = Independent::builder(3).server(server).start();
     let url = servers.url().replace("127.0.0.1", "alice:secret@127.0.0.1");
     let options = RedlockOptions::from_url(&format!("{url}?{parameters}"));
     (servers, options.unwrap())

@@ -10,9 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::members::Members;
-use super::replication;
+use super::{DeploymentBuilder, replication};
 use crate::server::RedisServer;
-pub use builder::ClusterBuilder;
 pub use slots::SlotMove;
 use view::{Known, View};
 
@@ -37,7 +36,7 @@ use view::{Known, View};
 /// Nodes that are cut off are not asked when all have to agree.
 ///
 /// A primary that was killed is replaced in two to four times the [node
-/// time-out](ClusterBuilder::node_timeout). Replicas stay with their primary (Redis would move them
+/// time-out](DeploymentBuilder::down_after). Replicas stay with their primary (Redis would move them
 /// to one that has lost its own).
 #[derive(Debug)]
 pub struct Cluster {
@@ -74,8 +73,8 @@ impl Cluster {
     }
 
     /// Options for a Cluster: by default of three primaries, with one replica each.
-    pub fn builder() -> ClusterBuilder {
-        ClusterBuilder::default()
+    pub fn builder() -> DeploymentBuilder<Self> {
+        DeploymentBuilder::new(1, 1, Duration::from_millis(1_500))
     }
 
     /// The URL with all nodes, and the password if there is one:

@@ -1,9 +1,10 @@
 //! Servers that have nothing in common: what a quorum is made of.
 
 use std::ops::Deref;
+use std::time::Duration;
 
+use super::DeploymentBuilder;
 use super::members::{Members, Reserved};
-use crate::server::{RedisServer, RedisServerBuilder};
 
 /// Servers that know nothing of each other.
 ///
@@ -32,12 +33,10 @@ impl Independent {
         Self::builder(count).start()
     }
 
-    /// Options for so many servers; by default each is as [`RedisServer::builder`] makes it.
-    pub fn builder(count: usize) -> IndependentBuilder {
-        IndependentBuilder {
-            servers: vec![RedisServer::builder(); count],
-            behind_proxies: false,
-        }
+    /// Options for so many servers; by default each is as
+    /// [`RedisServer::builder`](crate::server::RedisServer::builder) makes it.
+    pub fn builder(count: usize) -> DeploymentBuilder<Self> {
+        DeploymentBuilder::new(count, 0, Duration::ZERO)
     }
 
     /// The URL of all of them, each with its password if it has one:
@@ -63,38 +62,7 @@ impl Deref for Independent {
     }
 }
 
-/// Options for [`Independent`] servers.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct IndependentBuilder {
-    servers: Vec<RedisServerBuilder>,
-    behind_proxies: bool,
-}
-
-impl IndependentBuilder {
-    /// Makes every server like this one. Without TLS.
-    pub fn each(mut self, server: RedisServerBuilder) -> Self {
-        self.servers.fill(server);
-        self
-    }
-
-    /// Makes one of the servers like this one.
-    ///
-    /// # Panics
-    ///
-    /// When there are not so many.
-    pub fn one(mut self, at: usize, server: RedisServerBuilder) -> Self {
-        self.servers[at] = server;
-        self
-    }
-
-    /// Puts a proxy in front of each server, which is what the URL names: for
-    /// [`cut_off`](Members::cut_off), and for all other faults.
-    pub fn behind_proxies(mut self) -> Self {
-        self.behind_proxies = true;
-        self
-    }
-
+impl DeploymentBuilder<Independent> {
     /// Starts the servers and waits until they answer.
     ///
     /// # Panics

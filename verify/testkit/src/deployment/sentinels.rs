@@ -8,9 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::members::Members;
-use super::{replication, until};
+use super::{DeploymentBuilder, replication, until};
 use crate::server::RedisServer;
-pub use builder::SentinelsBuilder;
 
 /// What the Sentinels call the primary.
 const NAME: &str = "main";
@@ -21,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// One primary with replicas, and three Sentinels that watch them and fail over.
 ///
 /// A fail-over after the primary was killed takes two to three seconds: a second until it counts as
-/// down (see [`SentinelsBuilder::down_after`]), and up to one more until a Sentinel begins.
+/// down (see [`DeploymentBuilder::down_after`]), and up to one more until a Sentinel begins.
 ///
 /// The Sentinels are servers as well, that can be killed, stopped and started again.
 #[derive(Debug)]
@@ -48,8 +47,8 @@ impl Sentinels {
     }
 
     /// Options for a deployment: by default with two replicas, without passwords.
-    pub fn builder() -> SentinelsBuilder {
-        SentinelsBuilder::default()
+    pub fn builder() -> DeploymentBuilder<Self> {
+        DeploymentBuilder::new(1, 2, Duration::from_secs(1))
     }
 
     /// The URL of the primary by way of the Sentinels, with the servers' password if there is one:

@@ -27,7 +27,7 @@ fn they_have_nothing_in_common() {
 #[test]
 fn the_url_names_all_in_order_each_with_its_password() {
     let servers = Independent::builder(3)
-        .each(RedisServer::builder().password("all"))
+        .server(RedisServer::builder().password("all"))
         .one(1, RedisServer::builder())
         .one(2, RedisServer::builder().password("own").persistent())
         .start();
@@ -58,7 +58,7 @@ fn a_persistent_one_finds_its_data_after_a_crash() {
 #[test]
 fn one_is_cut_off_from_its_clients_and_comes_back() {
     let servers = Independent::builder(3)
-        .each(RedisServer::builder().password("secret"))
+        .server(RedisServer::builder().password("secret"))
         .behind_proxies()
         .start();
     // Who is cut off is not waited for.
@@ -104,5 +104,5 @@ fn one_is_cut_off_from_its_clients_and_comes_back() {
 #[should_panic(expected = "do not speak TLS")]
 fn tls_is_refused_instead_of_being_waited_for() {
     let server = RedisServer::builder().tls(ClientCertificate::NotAsked);
-    Independent::builder(3).each(server).start();
+    Independent::builder(3).server(server).start();
 }

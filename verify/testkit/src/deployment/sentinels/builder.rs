@@ -1,11 +1,9 @@
-//! How Sentinels and their servers are to be.
-
-use std::time::Duration;
+//! How Sentinels and their servers come to be.
 
 use super::super::members::{Members, Reserved};
-use super::super::until_blocking;
+use super::super::{DeploymentBuilder, until_blocking};
 use super::{NAME, Sentinels};
-use crate::server::{ADMIN, ADMIN_PASSWORD, RedisServer, RedisServerBuilder};
+use crate::server::{ADMIN, ADMIN_PASSWORD, RedisServer};
 
 /// How many Sentinels there are, and how many have to agree that the primary is down.
 const SENTINELS: usize = 3;
@@ -17,50 +15,7 @@ const QUORUM: usize = 2;
 const HASTE: &str = "SENTINEL DEBUG info-period 500 ping-period 500 publish-period 200 \
     ask-period 100 tilt-period 1000";
 
-/// Options for [`Sentinels`].
-#[derive(Clone, Debug, Default)]
-#[must_use]
-pub struct SentinelsBuilder {
-    server: RedisServerBuilder,
-    replicas: Option<usize>,
-    sentinel_password: Option<String>,
-    down_after: Option<Duration>,
-    behind_proxies: bool,
-}
-
-impl SentinelsBuilder {
-    /// Makes the primary and every replica like this one; the Sentinels are of the same program. Without TLS.
-    pub fn server(mut self, server: RedisServerBuilder) -> Self {
-        self.server = server;
-        self
-    }
-
-    /// How many replicas follow the primary: two, unless said otherwise.
-    pub fn replicas(mut self, replicas: usize) -> Self {
-        self.replicas = Some(replicas);
-        self
-    }
-
-    /// Has the Sentinels ask their clients for a password (letters and digits, please).
-    pub fn sentinel_password(mut self, password: &str) -> Self {
-        self.sentinel_password = Some(password.to_owned());
-        self
-    }
-
-    /// How long a server does not answer before a Sentinel takes it for down: one second, unless
-    /// said otherwise. Much less, and a busy machine fails over by itself.
-    pub fn down_after(mut self, time: Duration) -> Self {
-        self.down_after = Some(time);
-        self
-    }
-
-    /// Puts a proxy in front of each server, which the Sentinels send clients to: for
-    /// [`cut_off`](crate::deployment::Members::cut_off), and for all other faults.
-    pub fn behind_proxies(mut self) -> Self {
-        self.behind_proxies = true;
-        self
-    }
-
+impl DeploymentBuilder<Sentinels> {
     /// Starts everything and waits until the replicas are in sync, and the Sentinels know each
     /// other and them.
     ///
@@ -68,15 +23,15 @@ impl SentinelsBuilder {
     ///
     /// When that does not come true within [`PATIENCE`](crate::process::PATIENCE).
     pub fn start(self) -> Sentinels {
-        let replicas = self.replicas.unwrap_or(2);
-        let reserved = Reserved::new(1 + replicas, false, self.behind_proxies);
+        let server = &self.servers[0];
+        let reserved = Reserved::new(1 + self.replicas, false, self.behind_proxies);
         let members = reserved.start(|known, at| match at {
-            0 => self.server.clone(),
-            _ => self.server.clone().replica_of(known.announced(0)),
+            0 => server.clone(),
+            _ => server.clone().replica_of(known.announced(0)),
         });
         let sentinels = Reserved::new(SENTINELS, false, false).start(|known, at| {
             let mut sentinel = RedisServer::builder()
-                .program(self.server.program.clone())
+                .program(server.program.clone())
                 .sentinel()
                 .on_start(HASTE);
             if let Some(password) = &self.sentinel_password {
@@ -89,7 +44,7 @@ impl SentinelsBuilder {
         });
         let deployment = Sentinels {
             sentinels,
-            password: self.server.password,
+            password: server.password.clone(),
             members,
         };
         let all = [deployment.servers(), deployment.sentinels()];
@@ -102,7 +57,7 @@ impl SentinelsBuilder {
     /// What is particular to the Sentinel at that place. It is told whom it would find by itself,
     /// which takes seconds.
     fn lines(&self, at: usize, sentinels: &Reserved, members: &Members) -> Vec<String> {
-        let down_after = self.down_after.map_or(1000, |time| time.as_millis());
+        let down_after = self.down_after.as_millis();
         let id = |at: usize| format!("{:040x}", sentinels.announced(at));
         let primary = members.port(&members.servers()[0]);
         let replicas = members.servers().len() - 1;

@@ -47,7 +47,6 @@ pub use pgbouncer::PgBouncer;
 pub struct Postgres {
     /// The first to be dropped.
     process: Daemon,
-    port: Port,
     scratch: Scratch,
     databases: AtomicU32,
     environment: Vec<(String, String)>,
@@ -142,24 +141,13 @@ impl Postgres {
         file.and_then(|mut file| file.write_all(lines.as_bytes()))
             .expect("the configuration can be written");
         let server = Self {
-            process: Daemon::new(scratch.path("log"), true),
-            port,
+            process: Daemon::new(port, scratch.path("log"), true),
             scratch,
             databases: AtomicU32::new(0),
             environment,
         };
         server.start_again();
         server
-    }
-
-    /// Where it listens, which stays the same over restarts.
-    pub fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    /// The port of the [address](Self::address).
-    pub fn port(&self) -> u16 {
-        self.address().port()
     }
 
     /// The URL of the database `postgres`: `postgres://postgres@127.0.0.1:<port>/postgres`.
@@ -169,7 +157,7 @@ impl Postgres {
 
     /// The URL of a database.
     pub fn url_of(&self, database: &str) -> String {
-        url(&self.port, database)
+        url(self.address(), database)
     }
 
     /// Makes a fresh database, and returns its name.
@@ -238,8 +226,8 @@ pub fn psql(url: &str, text: &str) -> Command {
     psql
 }
 
-fn url(port: &Port, database: &str) -> String {
-    format!("postgres://postgres@{}/{database}", port.address())
+fn url(server: SocketAddr, database: &str) -> String {
+    format!("postgres://postgres@{server}/{database}")
 }
 
 /// A directory of PostgreSQL's user.

@@ -22,7 +22,6 @@ mod stats;
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -55,7 +54,6 @@ pub struct RedisServer {
     process: Daemon,
     builder: RedisServerBuilder,
     directory: TempDir,
-    port: Port,
     certificates: Option<Certificates>,
 }
 
@@ -123,21 +121,6 @@ impl RedisServer {
             Some(password) => format!("redis+unix://{}?pass={password}", socket.display()),
             None => format!("redis+unix://{}", socket.display()),
         }
-    }
-
-    /// The TCP port, which stays the same over restarts.
-    pub fn port(&self) -> u16 {
-        self.port.address().port()
-    }
-
-    /// The loopback address and the port.
-    pub fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    /// Where the other nodes of a Cluster connect to.
-    pub(crate) fn bus_address(&self) -> SocketAddr {
-        self.port.bus()
     }
 
     /// The certificates of a server with TLS.

@@ -59,7 +59,6 @@ fn patiently<T>(mut ask: impl FnMut(Duration) -> Answer<T>) -> impl FnMut() -> A
 pub struct ZooKeeper {
     /// The first to be dropped.
     process: Daemon,
-    port: Port,
     /// For TLS, or for the other servers of an ensemble.
     more_ports: Vec<Port>,
     scratch: Scratch,
@@ -129,8 +128,7 @@ impl ZooKeeper {
         let scratch = Scratch::new("zookeeper", None);
         fs::create_dir(scratch.path("data")).expect("a directory can be made");
         Self {
-            process: Daemon::new(scratch.path("log"), false),
-            port: Port::reserve(),
+            process: Daemon::new(Port::reserve(), scratch.path("log"), false),
             more_ports,
             scratch,
             known: None,
@@ -157,16 +155,6 @@ impl ZooKeeper {
         );
         let written = fs::write(self.scratch.path("zoo.cfg"), lines);
         written.expect("the configuration can be written");
-    }
-
-    /// Where it listens, which stays the same over restarts.
-    pub fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
-    /// The port of the [address](Self::address).
-    pub fn port(&self) -> u16 {
-        self.address().port()
     }
 
     /// What clients connect to: `127.0.0.1:<port>`.

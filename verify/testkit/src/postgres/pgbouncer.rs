@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,6 @@ use crate::server::Port;
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Daemon,
-    port: Port,
 }
 
 impl PgBouncer {
@@ -43,21 +42,16 @@ impl PgBouncer {
              pool_mode = transaction\n\
              {config}\n"
         );
-        fs::write(file(postgres, &port, "ini"), lines).expect("the configuration can be written");
-        let process = Daemon::new(file(postgres, &port, "log"), false);
-        let pool = Self { process, port };
+        fs::write(file(postgres, own, "ini"), lines).expect("the configuration can be written");
+        let process = Daemon::new(port, file(postgres, own, "log"), false);
+        let pool = Self { process };
         pool.start_again(postgres);
         pool
     }
 
-    /// Where it listens, which stays the same over restarts.
-    pub fn address(&self) -> SocketAddr {
-        self.port.address()
-    }
-
     /// Adds lines of configuration, which count when it is started again.
     pub fn configure(&self, postgres: &Postgres, config: &str) {
-        let file = file(postgres, &self.port, "ini");
+        let file = file(postgres, self.port(), "ini");
         let lines = fs::read_to_string(&file).expect("it was started with a file");
         fs::write(file, lines + config + "\n").expect("the configuration can be written");
     }
@@ -66,7 +60,7 @@ impl PgBouncer {
     /// `postgres` is its server.
     pub fn start_again(&self, postgres: &Postgres) {
         let mut command = postgres.scratch.command(program());
-        command.arg(file(postgres, &self.port, "ini"));
+        command.arg(file(postgres, self.port(), "ini"));
         let launched = self.process.launch(command);
         launched.expect("pgbouncer can be started: scripts/test --install");
         until_blocking("PgBouncer to accept connections", &[], || {
@@ -83,7 +77,7 @@ impl PgBouncer {
 
     /// The URL of a database of the server; see [`Postgres::database`].
     pub fn url_of(&self, database: &str) -> String {
-        url(&self.port, database)
+        url(self.address(), database)
     }
 
     /// As [`Postgres::sql`], through the pool.
@@ -100,8 +94,7 @@ impl Deref for PgBouncer {
     }
 }
 
-fn file(postgres: &Postgres, port: &Port, ending: &str) -> PathBuf {
-    let own = port.address().port();
+fn file(postgres: &Postgres, own: u16, ending: &str) -> PathBuf {
     postgres.scratch.path(&format!("pgbouncer-{own}.{ending}"))
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ use rustix::process::{
 
 use super::{exit_status, halt, spawn_tied, wait_for_change, wait_for_end_of};
 use crate::deployment::until_blocking;
+use crate::server::Port;
 
 /// The process of a server, which can be down; killed on drop.
 ///
@@ -27,17 +29,34 @@ pub struct Daemon {
     has_children: bool,
     process: Mutex<Option<Child>>,
     is_paused: AtomicBool,
+    port: Port,
 }
 
 impl Daemon {
-    /// One that is down, and will write to the end of that file.
-    pub(crate) fn new(log: PathBuf, has_children: bool) -> Self {
+    /// One that is down, and will listen on that port and write to the end of that file.
+    pub(crate) fn new(port: Port, log: PathBuf, has_children: bool) -> Self {
         Self {
             log,
             has_children,
             process: Mutex::new(None),
             is_paused: AtomicBool::new(false),
+            port,
         }
+    }
+
+    /// Where it listens, on the loopback address, which stays the same over restarts.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// The port of the [address](Self::address).
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// Where the other nodes of a Cluster connect to.
+    pub(crate) fn bus_address(&self) -> SocketAddr {
+        self.port.bus()
     }
 
     /// Starts it.

@@ -157,10 +157,9 @@ impl RedisServerBuilder {
             .expect("a temporary directory can be made");
         let certificates = self.tls.map(|_| Certificates::generate(directory.path()));
         let server = RedisServer {
-            process: Daemon::new(directory.path().join("log"), false),
+            process: Daemon::new(port, directory.path().join("log"), false),
             builder: self,
             directory,
-            port,
             certificates,
         };
         fs::create_dir(server.data()).expect("the directory can be made");

@@ -31,7 +31,7 @@ fn the_url_names_all_in_order_each_with_its_password() {
         .one(1, RedisServer::builder())
         .one(2, RedisServer::builder().password("own").persistent())
         .start();
-    let ports: Vec<_> = servers.servers().iter().map(RedisServer::port).collect();
+    let ports: Vec<_> = servers.servers().iter().map(|it| it.port()).collect();
     let [first, second, third] = ports[..] else {
         panic!("{ports:?}")
     };

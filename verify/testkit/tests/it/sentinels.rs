@@ -7,7 +7,7 @@ use leasehold_testkit::server::{Data, RedisServer};
 use tokio::time::Instant;
 
 fn ports(servers: &[RedisServer]) -> Vec<u16> {
-    servers.iter().map(RedisServer::port).collect()
+    servers.iter().map(|it| it.port()).collect()
 }
 
 fn read(server: &RedisServer) -> Option<String> {

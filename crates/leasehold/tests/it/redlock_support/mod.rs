@@ -38,7 +38,7 @@ impl Set {
     }
 
     pub(crate) fn url(&self) -> String {
-        let members = members(self.servers.iter().map(RedisServer::port));
+        let members = members(self.servers.iter().map(|it| it.port()));
         format!("redlock://{members}/?{}", self.parameters)
     }
 

@@ -33,7 +33,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open};
 use tokio::sync::watch;
 
 pub use daemon::Daemon;
@@ -408,11 +408,36 @@ fn halt(pid: Pid) -> WaitIdStatus {
     wait_for_change(pid, how)
 }
 
-/// Waits until a process has ended, and leaves it to be reaped.
-fn wait_for_end_of(process: &OwnedFd) {
-    let limit = Timespec::try_from(PATIENCE).expect("it is short");
-    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
-    assert_eq!(ended, Ok(1), "a process has not ended within {PATIENCE:?}");
+/// The end of a process, which is left to be reaped. Taken before it, since a pid can be reused.
+#[derive(Debug)]
+pub struct End(OwnedFd);
+
+impl End {
+    /// That of the process with this pid.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn of(pid: Pid) -> Self {
+        Self(pidfd_open(pid, PidfdFlags::empty()).expect("a process that is there"))
+    }
+
+    /// Whether it comes within that time.
+    pub fn comes_within(&self, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).expect("it is short");
+        let come = || poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit));
+        retry_on_intr(come).expect("a process can be looked at") == 1
+    }
+
+    /// Waits until it has come.
+    ///
+    /// # Panics
+    ///
+    /// When it has not within [`PATIENCE`].
+    pub fn has_come(&self) {
+        let come = self.comes_within(PATIENCE);
+        assert!(come, "a process has not ended within {PATIENCE:?}");
+    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use leasehold_testkit::process::End;
 use rustix::process::{
     Pid, Resource, Rlimit, WaitId, WaitIdOptions, kill_process, prlimit, waitid,
 };
 use tokio::time::sleep;
 
 use crate::common::*;
-use crate::descendants::{Watched, only_child_of};
+use crate::descendants::{kill, only_child_of};
 
 /// What a user may try with them, and what `ps` shows of them.
 const OF_A_USER: &str = "__shim | __shim --help | __shim true | __shim true echo ran | \
@@ -78,9 +79,7 @@ async fn waits_without_shim(store: &Store) -> (PathBuf, Process) {
     command.env("LEASEHOLD_STORE", &store.url);
     let waiting = Process::spawn(command);
     waiting.says("waiting for k").await;
-    let shim = Watched::new(only_child_of(&waiting));
-    kill_process(shim.pid, Signal::KILL).unwrap();
-    shim.has_ended();
+    kill(only_child_of(&waiting));
     (program, waiting)
 }
 
@@ -174,8 +173,9 @@ async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed(
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
     let waiting = store.waiter("k", "run -v k -- touch ran").await;
-    let shim = Watched::new(only_child_of(&waiting));
-    kill_process(shim.pid, Signal::STOP).unwrap();
+    let shim = only_child_of(&waiting);
+    let end = End::of(shim);
+    kill_process(shim, Signal::STOP).unwrap();
     holder.signal(Signal::TERM);
     // It waits for the shim, and for no event.
     let waits = format!("/proc/{}/syscall", waiting.pid());
@@ -191,8 +191,8 @@ async fn a_shim_that_was_stopped_begins_nothing_for_a_leasehold_that_was_killed(
     assert!(eventually(asks).await, "it asks the shim");
     waiting.signal(Signal::KILL);
     waiting.wait().await;
-    kill_process(shim.pid, Signal::CONT).unwrap();
-    shim.has_ended();
+    kill_process(shim, Signal::CONT).unwrap();
+    end.has_come();
     waiting.finish().await;
     assert!(!store.path("ran").exists());
 }

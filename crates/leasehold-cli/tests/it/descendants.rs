@@ -1,22 +1,16 @@
 //! What the command has started, wherever it went and whoever it became: killed with it, or named.
 
 use std::fs::{Permissions, copy, set_permissions};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, geteuid, kill_process, kill_process_group, pidfd_open};
+use leasehold_testkit::process::End;
+use rustix::process::{Pid, geteuid, kill_process, kill_process_group};
 
 use crate::common::*;
 
 /// Who has no rights.
 const NOBODY: u32 = 65_534;
-
-const LIMIT: Timespec = Timespec {
-    tv_sec: 60,
-    tv_nsec: 0,
-};
 
 /// One in another session, one in another session whose parent has ended, and one in a
 /// group of its own, as a shell with job control has it. All of them share the output.
@@ -89,30 +83,18 @@ async fn a_shim_that_is_killed_ends_the_command() {
     process.ends_saying(71, "was killed").await;
 }
 
-/// A process that is known after its end.
-pub(crate) struct Watched {
-    pub(crate) pid: Pid,
-    handle: OwnedFd,
-}
-
-impl Watched {
-    pub(crate) fn new(pid: Pid) -> Self {
-        let handle = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-        Self { pid, handle }
-    }
-
-    /// Waits until it has.
-    pub(crate) fn has_ended(&self) {
-        let mut ended = [PollFd::new(&self.handle, PollFlags::IN)];
-        assert_eq!(poll(&mut ended, Some(&LIMIT)), Ok(1), "it runs for ever");
-    }
-}
-
 /// The only child of a process: of a leasehold that waits it is the shim.
 pub(crate) fn only_child_of(process: &Process) -> Pid {
     let children = format!("/proc/{0}/task/{0}/children", process.pid());
     let children = std::fs::read_to_string(children).unwrap();
     Pid::from_raw(children.trim().parse().unwrap()).unwrap()
+}
+
+/// Kills it, and waits for its end.
+pub(crate) fn kill(pid: Pid) {
+    let end = End::of(pid);
+    kill_process(pid, Signal::KILL).unwrap();
+    end.has_come();
 }
 
 /// It gets ready while leasehold waits, and waits for it.
@@ -121,9 +103,9 @@ async fn a_shim_ends_with_a_leasehold_that_gets_no_lock() {
     let store = Store::local();
     let (_holder, _) = store.holder("k").await;
     let waiting = store.waiter("k", "run k -- true").await;
-    let shim = Watched::new(only_child_of(&waiting));
+    let end = End::of(only_child_of(&waiting));
     waiting.ends_by(Signal::KILL).await;
-    shim.has_ended();
+    end.has_come();
 }
 
 #[tokio::test]
@@ -131,9 +113,7 @@ async fn a_shim_that_is_killed_before_it_is_needed_is_replaced() {
     let store = Store::local();
     let (holder, _) = store.holder("k").await;
     let waiting = store.waiter("k", "run k -- echo ran").await;
-    let shim = Watched::new(only_child_of(&waiting));
-    kill_process(shim.pid, Signal::KILL).unwrap();
-    shim.has_ended();
+    kill(only_child_of(&waiting));
     holder.signal(Signal::TERM);
     assert_eq!(waiting.finish().await.stdout, "ran\n");
 }

@@ -9,13 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_store::sync::lock;
-use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
 };
 
-use super::{exit_status, halt, spawn_tied, wait_for_change, wait_for_end_of};
+use super::{End, exit_status, halt, spawn_tied, wait_for_change};
 use crate::deployment::until_blocking;
 use crate::server::Port;
 
@@ -122,15 +121,12 @@ impl Daemon {
         signal_all(&children, Signal::KILL);
         parent.kill().expect("a child can be killed");
         parent.wait().expect("a child can be waited for");
-        for (_, child) in &children {
-            wait_for_end_of(child);
-        }
+        children.iter().for_each(|(_, child)| child.has_come());
     }
 
     /// Waits until it has ended, as it was told to.
     pub(crate) fn wait_for_end(&self) {
-        let opened = self.running(|it| pidfd_open(Pid::from_child(it), PidfdFlags::empty()));
-        wait_for_end_of(&opened.expect("it is not reaped"));
+        self.running(|it| End::of(Pid::from_child(it))).has_come();
         // What is left is its number.
         self.kill();
     }
@@ -169,7 +165,7 @@ impl Daemon {
     }
 
     /// Stops the parent, so that it makes no children and reaps none: their numbers stay their own.
-    fn children_of_stopped(&self, parent: &Child) -> Vec<(i32, OwnedFd)> {
+    fn children_of_stopped(&self, parent: &Child) -> Vec<(i32, End)> {
         let pid = Pid::from_child(parent);
         halt(pid);
         if !self.has_children {
@@ -180,7 +176,7 @@ impl Daemon {
         let children = numbers.filter_map(|number| {
             let (_, its_parent) = state_and_parent(number)?;
             let child = Pid::from_raw(number).filter(|_| its_parent == pid.as_raw_pid())?;
-            Some((number, pidfd_open(child, PidfdFlags::empty()).ok()?))
+            Some((number, End(pidfd_open(child, PidfdFlags::empty()).ok()?)))
         });
         children.collect()
     }
@@ -202,8 +198,8 @@ fn signal(process: &Child, signal: Signal) {
     sent.expect("a child can be signalled");
 }
 
-fn signal_all(processes: &[(i32, OwnedFd)], signal: Signal) {
-    for (_, process) in processes {
+fn signal_all(processes: &[(i32, End)], signal: Signal) {
+    for (_, End(process)) in processes {
         // One that has just ended is signalled in vain.
         let _ = pidfd_send_signal(process, signal);
     }

@@ -86,9 +86,9 @@ fn drop_takes_the_children_along() {
         let child = process.stdout().wait_for("").await.parse().unwrap();
         (process, Pid::from_raw(child).unwrap())
     });
-    let gone = rustix::process::pidfd_open(child, rustix::process::PidfdFlags::empty()).unwrap();
+    let end = End::of(child);
     drop(process);
-    wait_for_end_of(&gone);
+    end.has_come();
 }
 
 #[test]

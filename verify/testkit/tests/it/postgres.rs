@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use leasehold_testkit::expect::says;
 use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
-use leasehold_testkit::process::{PATIENCE, Process, Signal};
+use leasehold_testkit::process::{End, PATIENCE, Process, Signal};
 use tokio::time::timeout;
 
-use crate::server::{End, only};
+use crate::server::{end_of, only};
 
 /// The process ids of a server.
 fn processes(server: &Postgres) -> Vec<String> {
@@ -27,7 +27,7 @@ fn processes(server: &Postgres) -> Vec<String> {
 
 fn ends(server: &Postgres) -> Vec<End> {
     let pids = processes(server).into_iter();
-    pids.map(|pid| End::of(pid.parse().unwrap())).collect()
+    pids.map(|pid| end_of(pid.parse().unwrap())).collect()
 }
 
 /// What a server has outside of its processes: a directory, and a segment of shared memory.
@@ -165,7 +165,7 @@ async fn a_killed_test_leaves_nothing_of_a_paused_server() {
     let line = test.prints("server ").await;
     let mut words = line.split(' ').skip(1).map(str::to_owned);
     let traces = (words.next().unwrap(), words.next().unwrap());
-    let ends: Vec<_> = words.map(|pid| End::of(pid.parse().unwrap())).collect();
+    let ends: Vec<_> = words.map(|pid| end_of(pid.parse().unwrap())).collect();
     test.signal(Signal::KILL);
     // What cleans up holds its standard error until the end.
     test.finish().await;

@@ -9,13 +9,11 @@ use std::process::Command;
 use std::time::Duration;
 use std::{fs, thread};
 
-use leasehold_testkit::process::{PATIENCE, Process};
+use leasehold_testkit::process::{End, PATIENCE, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
 use leasehold_testkit::tls::Certificates;
 use redis::{Commands, Connection, RedisResult};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::Pid;
 use tokio::net::TcpSocket;
 
 fn connect(url: &str) -> RedisResult<Connection> {
@@ -32,20 +30,8 @@ fn value(server: &RedisServer) -> Option<String> {
     server.query(&["GET", "k"])
 }
 
-/// An event: this very process has ended. To be taken before the end, since a pid can be reused.
-pub(crate) struct End(OwnedFd);
-
-impl End {
-    pub(crate) fn of(pid: u32) -> Self {
-        let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
-        Self(pidfd_open(pid, PidfdFlags::empty()).unwrap())
-    }
-
-    pub(crate) fn comes_within(&self, limit: Duration) -> bool {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let limit = Timespec::try_from(limit).unwrap();
-        poll(&mut fds, Some(&limit)).unwrap() == 1
-    }
+pub(crate) fn end_of(pid: u32) -> End {
+    End::of(Pid::from_raw(pid.try_into().unwrap()).unwrap())
 }
 
 /// Of these tests this one alone, which does nothing without the variable.
@@ -85,7 +71,7 @@ mod life {
     #[test]
     fn drop_ends_it_and_leaves_no_zombie() {
         let server = RedisServer::start();
-        let (pid, end) = (server.pid(), End::of(server.pid()));
+        let (pid, end) = (server.pid(), end_of(server.pid()));
         drop(server);
         assert!(end.comes_within(Duration::ZERO));
         let path = format!("/proc/{pid}");
@@ -95,7 +81,7 @@ mod life {
     #[test]
     fn drop_ends_a_stopped_one_too() {
         let server = RedisServer::start();
-        let end = End::of(server.pid());
+        let end = end_of(server.pid());
         server.stop();
         drop(server);
         assert!(end.comes_within(Duration::ZERO));
@@ -104,7 +90,7 @@ mod life {
     #[test]
     fn it_outlives_the_thread_that_started_it() {
         let server = thread::spawn(RedisServer::start).join().unwrap();
-        let end = End::of(server.pid());
+        let end = end_of(server.pid());
         server.command(&["PING"]);
         assert!(!end.comes_within(Duration::ZERO));
     }
@@ -136,7 +122,7 @@ mod life {
         let rest = tempfile::tempdir().unwrap();
         let test = process_with_a_server("killed", rest.path());
         let line = test.stdout().wait_for("server ").await;
-        let server = End::of(line.strip_prefix("server ").unwrap().parse().unwrap());
+        let server = end_of(line.strip_prefix("server ").unwrap().parse().unwrap());
         assert!(!server.comes_within(Duration::ZERO));
         test.signal(Signal::KILL);
         assert!(server.comes_within(PATIENCE));
@@ -152,7 +138,7 @@ mod life {
         // It may be gone already, and its pid may be anybody's: ask for the name as well.
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.contains("redis") {
-            assert!(End::of(pid).comes_within(PATIENCE));
+            assert!(end_of(pid).comes_within(PATIENCE));
         }
     }
 
@@ -205,7 +191,7 @@ mod faults {
     #[test]
     fn a_killed_one_refuses_until_it_is_started_again_on_its_port() {
         let server = RedisServer::start();
-        let (url, end) = (server.url(), End::of(server.pid()));
+        let (url, end) = (server.url(), end_of(server.pid()));
         let mut connection = connect(&url).unwrap();
         let () = connection.set("k", "v").unwrap();
 

@@ -13,7 +13,7 @@ use leasehold_testkit::process::{PATIENCE, Process, Signal};
 use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 
-use crate::server::{End, only};
+use crate::server::{end_of, only};
 
 /// The directory that is there for as long as the server.
 fn scratch(server: &ZooKeeper) -> PathBuf {
@@ -47,7 +47,7 @@ fn it_serves_and_nothing_of_it_is_left_behind() {
     let server = ZooKeeper::start_with("maxSessionTimeout=1000");
     assert!(server.is_serving());
     says(server.ask("conf").unwrap(), ["maxSessionTimeout=1000\n"]);
-    let (end, scratch) = (End::of(server.pid()), scratch(&server));
+    let (end, scratch) = (end_of(server.pid()), scratch(&server));
     assert!(scratch.is_dir());
     drop(server);
     assert!(end.comes_within(Duration::ZERO));
@@ -61,7 +61,7 @@ fn a_kill_leaves_what_was_written_and_the_port() {
     open_session(&server);
     let written = zxid(&server);
     assert!(written > 0);
-    let end = End::of(server.pid());
+    let end = end_of(server.pid());
     server.kill();
     assert!(end.comes_within(Duration::ZERO));
     let refused = TcpStream::connect(server.address()).unwrap_err();
@@ -80,7 +80,7 @@ fn a_paused_one_keeps_silent_until_it_goes_on() {
     assert!(!server.is_serving());
     server.resume();
     open_session(&server);
-    let end = End::of(server.pid());
+    let end = end_of(server.pid());
     server.pause();
     drop(server);
     assert!(end.comes_within(Duration::ZERO));
@@ -173,7 +173,7 @@ async fn a_killed_test_leaves_nothing_of_a_paused_server() {
     let test = Process::spawn(only(body, "WITH_ZOOKEEPER", "1"));
     let line = test.prints("server ").await;
     let mut words = line.split(' ').skip(1);
-    let end = End::of(words.next().unwrap().parse().unwrap());
+    let end = end_of(words.next().unwrap().parse().unwrap());
     let scratch = Path::new(words.next().unwrap());
     test.signal(Signal::KILL);
     // What cleans up holds its standard error until the end.

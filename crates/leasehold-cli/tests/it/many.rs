@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, SystemTime};
 
-use crate::common::{Store, pairs, within};
+use crate::common::{Store, on_store, pairs, within};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::server::{Data, RedisServer};
@@ -32,26 +32,14 @@ async fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Each case on the local store and on a real server.
-macro_rules! on_each_store {
+macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
-        mod local {
-            $(#[tokio::test]
-            async fn $case() {
-                let _alone = super::alone().await;
-                super::$case(&super::Store::local()).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                let _alone = super::alone().await;
-                super::$case(&super::Store::redis()).await;
-            })*
-        }
+        on_store!(local: (super::alone().await, super::Store::local()).1; $($case),*);
+        on_store!(redis: (super::alone().await, super::Store::redis()).1; $($case),*);
     };
 }
 
-on_each_store!(
+on_both!(
     two_hundred_commands_count_to_two_hundred,
     two_hundred_commands_lose_no_update_to_kills,
     thirty_waiters_are_served_in_order_of_start,

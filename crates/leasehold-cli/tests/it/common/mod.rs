@@ -19,33 +19,26 @@ pub(crate) use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
+/// Each case on that store, in a module of that name.
+macro_rules! on_store {
+    ($name:ident: $store:expr; $($case:ident),*) => {
+        mod $name {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(&$store).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_store;
+
 /// Each case on the local store and on real servers.
 macro_rules! on_each_store {
     ($($case:ident),* $(,)?) => {
-        mod local {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::local()).await;
-            })*
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::redis()).await;
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::postgres().await).await;
-            })*
-        }
-        mod zookeeper {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(&super::Store::zookeeper()).await;
-            })*
-        }
+        on_store!(local: super::Store::local(); $($case),*);
+        on_store!(redis: super::Store::redis(); $($case),*);
+        on_store!(postgres: super::Store::postgres().await; $($case),*);
+        on_store!(zookeeper: super::Store::zookeeper(); $($case),*);
     };
 }
 pub(crate) use on_each_store;

@@ -190,13 +190,6 @@ async fn events_in_json() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_not_there_is_69() {
-    // Nobody listens on port 1.
-    let ended = ends("redis://:hunter2@127.0.0.1:1/", "run -n k -- true", 69).await;
-    ended.has_not_said("hunter2");
-}
-
-#[tokio::test]
 async fn what_systemd_has_meant_for_leasehold_is_the_commands() {
     let store = Store::memory();
     let says = "echo $LISTEN_PID $WATCHDOG_PID $$ ${LISTEN_PIDFDID-none}";

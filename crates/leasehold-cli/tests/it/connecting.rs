@@ -82,6 +82,7 @@ async fn what_the_network_says() {
         "
         redis://no-such-host.invalid/            | no-such-host.invalid:6379 | cannot be resolved
         redis://127.0.0.1:1/                     | 127.0.0.1:1               | connection refused
+        redis://:hunter2@127.0.0.1:1/            | 127.0.0.1:1               | connection refused
         redis://{address}/?connect_timeout=300ms | {address}                 | no answer within 300ms
         redis://{address}/                       | {address}                 | no answer within 5s
     "

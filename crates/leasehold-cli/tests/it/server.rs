@@ -103,34 +103,6 @@ async fn a_server_that_is_gone_at_the_end_changes_no_status() {
 }
 
 #[tokio::test]
-async fn a_password_from_anywhere_is_seen_nowhere() {
-    let server = RedisServer::builder().password("hunter2").start();
-    let plain = format!("redis://{}/", server.address());
-    let store = Store::memory();
-    let file = store.path("password");
-    std::fs::write(&file, "hunter2\n").unwrap();
-    let script = "echo $LEASEHOLD_STORE; env | grep -c 'hunter[2]'; true";
-    let from_file = format!("run --password-file {} k -- sh -c", file.display());
-    let by_flag = at(&plain, (from_file, script));
-    let guarded = ("run k -- sh -c", script);
-    let mut by_environment = at(&plain, guarded);
-    by_environment.env("LEASEHOLD_PASSWORD", "hunter2");
-    let by_url = at(&server.url(), guarded);
-    for (command, how) in [
-        (by_flag, "file"),
-        (by_environment, "environment"),
-        (by_url, "URL"),
-    ] {
-        let ended = Process::run(command).await;
-        assert_eq!(ended.code(), Some(0), "{how}: {ended}");
-        let lines: Vec<_> = ended.stdout.lines().collect();
-        assert!(lines[0].starts_with("redis://"), "{how}: {ended}");
-        assert_eq!(lines[1], "0", "{how}");
-        assert!(!ended.stdout.contains("hunter2"), "{how}: {ended}");
-    }
-}
-
-#[tokio::test]
 async fn refusals_have_one_sentence_and_leave_nothing_behind() {
     let server = RedisServer::builder().password("hunter2").start();
     let wrong = format!("redis://:hunter3@{}/", server.address());

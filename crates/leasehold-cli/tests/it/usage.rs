@@ -176,6 +176,7 @@ async fn help_and_version_are_data() {
     }
     let help = run("run --help").await.stdout;
     says(&help, ["Example:", "  79 ", "130", "NO_COLOR"]);
+    says(&help, ["--metrics-file <FILE>", ".prom"]);
     let variables = ["TOKEN", "TOKENS", "OWNER", "PASSWORD"];
     says(&help, variables.map(|name| format!("LEASEHOLD_{name}")));
 }

@@ -35,9 +35,8 @@ use crate::process::{Daemon, PATIENCE};
 use crate::tls::Certificates;
 pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
-pub use program::Program;
 use program::failure;
-pub(crate) use program::in_servers;
+pub use program::{Program, in_servers};
 pub use stats::{CommandStats, Stats};
 
 /// The user that the testkit itself is on every server, whatever else may log in there.

@@ -55,8 +55,6 @@ pub enum Takeover {
     /// In agreement with the primary, which stops writing until the replica has everything
     /// (`CLUSTER FAILOVER`).
     Agreed,
-    /// By the vote of the other primaries, without asking the primary (`FORCE`).
-    Voted,
     /// Without asking anybody (`TAKEOVER`).
     Unasked,
 }
@@ -117,9 +115,8 @@ impl Cluster {
 
     /// The nodes that are up, not cut off, and say that they are primaries.
     pub fn primaries(&self) -> Vec<&RedisServer> {
-        let up = self.members.reachable();
-        up.filter(|it| replication(it).is_ok_and(|it| it.is_primary()))
-            .collect()
+        let is_primary = |it: &&RedisServer| replication(it).is_ok_and(|it| it.is_primary());
+        self.members.reachable().filter(is_primary).collect()
     }
 
     /// The nodes that are up, not cut off, and say that they follow this one.
@@ -165,10 +162,8 @@ impl Cluster {
     /// When it does not within [`PATIENCE`](crate::process::PATIENCE), or is none.
     pub async fn fail_over(&self, replica: &RedisServer, how: Takeover) {
         let mut command = vec!["CLUSTER", "FAILOVER"];
-        match how {
-            Takeover::Agreed => {}
-            Takeover::Voted => command.push("FORCE"),
-            Takeover::Unasked => command.push("TAKEOVER"),
+        if how == Takeover::Unasked {
+            command.push("TAKEOVER");
         }
         self.members
             .until("nodes that agree", || self.agreed())

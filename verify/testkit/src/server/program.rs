@@ -84,7 +84,7 @@ impl From<&str> for Program {
 }
 
 /// Where something is in `servers/` of the target directory, in which the running test is as well.
-pub(crate) fn in_servers(name: &str) -> Option<PathBuf> {
+pub fn in_servers(name: &str) -> Option<PathBuf> {
     let test = env::current_exe().expect("a running program has a path");
     let mut paths = test.ancestors().map(|it| it.join("servers").join(name));
     paths.find(|path| path.exists())

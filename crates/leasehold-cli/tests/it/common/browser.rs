@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold_testkit::process::{PATIENCE, Process};
+use leasehold_testkit::server::in_servers;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -162,11 +163,8 @@ impl Browser {
     /// What the user prefers: `light` or `dark`.
     pub(crate) async fn prefer(&self, scheme: &str) {
         let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
-        self.devtools(
-            "Emulation.setEmulatedMedia",
-            json!({ "features": [feature] }),
-        )
-        .await;
+        let features = json!({ "features": [feature] });
+        self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
     /// As wide as a telephone, or as a desk.
@@ -207,9 +205,8 @@ impl Browser {
         let entries = log.as_array().expect("a log").iter();
         let complaints =
             entries.filter(|entry| entry["level"] != "DEBUG" && entry["level"] != "INFO");
-        complaints
-            .map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
-            .collect()
+        let said = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
+        complaints.map(said).collect()
     }
 
     /// What axe finds wrong with what is shown; empty if nothing.
@@ -226,9 +223,8 @@ impl Browser {
         let body = json!({ "script": script, "args": [] });
         let found = self.command("execute/async", body).await;
         let found = found.as_array().expect("a list").iter();
-        found
-            .map(|one| one.as_str().unwrap_or_default().to_owned())
-            .collect()
+        let text = |one: &Value| one.as_str().unwrap_or_default().to_owned();
+        found.map(text).collect()
     }
 }
 
@@ -238,9 +234,8 @@ fn program(variable: &str, name: &str) -> PathBuf {
         return named.into();
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path)
-        .map(|directory| directory.join(name))
-        .find(|path| path.is_file());
+    let mut paths = env::split_paths(&path).map(|it| it.join(name));
+    let found = paths.find(|path| path.is_file());
     found.unwrap_or_else(|| {
         panic!("there is no {name}: scripts/test --install gets it, or name one in {variable}")
     })
@@ -248,14 +243,8 @@ fn program(variable: &str, name: &str) -> PathBuf {
 
 /// `servers/axe-core.js` of the target directory, in which the running test is as well.
 fn axe() -> PathBuf {
-    if let Some(named) = env::var_os("LEASEHOLD_AXE_CORE") {
-        return named.into();
-    }
-    let test = env::current_exe().expect("a running program has a path");
-    let found = test
-        .ancestors()
-        .map(|directory| directory.join("servers").join("axe-core.js"))
-        .find(|path| path.is_file());
+    let named = env::var_os("LEASEHOLD_AXE_CORE").map(PathBuf::from);
+    let found = named.or_else(|| in_servers("axe-core.js"));
     found.expect(
         "axe-core.js is in no `servers` directory above this test: scripts/test --install gets it",
     )

@@ -6,9 +6,8 @@ use super::*;
 async fn what_a_replica_is_sent_comes_at_once() {
     let (_proxy, mut replica, mut primary) = both_ends().await;
     replica.send("PSYNC ? -1").await;
-    primary
-        .hears("*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n")
-        .await;
+    let asked = "*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n";
+    primary.hears(asked).await;
     // All data of the primary: so many bytes, and no line end behind them.
     let data = "+FULLRESYNC 4711 0\r\n$5\r\nREDIS";
     primary.0.write_all(data.as_bytes()).await.unwrap();

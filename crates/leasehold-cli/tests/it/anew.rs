@@ -36,11 +36,8 @@ async fn only_leasehold_starts_it() {
         let caller = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
         let null = fs::File::open("/dev/null").unwrap();
         let all = [null.into(), accepted.into(), caller.into(), stranger.into()];
-        for stdin in all
-            .map(|stdin: OwnedFd| Some(stdin))
-            .into_iter()
-            .chain([None])
-        {
+        let all = all.map(|stdin: OwnedFd| Some(stdin)).into_iter();
+        for stdin in all.chain([None]) {
             let mut command = leasehold(typed);
             match stdin {
                 Some(stdin) => {
@@ -217,17 +214,13 @@ async fn a_shim_that_cannot_take_all_descriptors_starts_nothing() {
 /// Else a Ctrl-C behind that would end the command, and not the loop that has started it.
 #[tokio::test]
 async fn a_probe_that_was_stopped_goes_on() {
-    let mut probe = leasehold(format!("__probe {}", std::process::id()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut probe = leasehold(format!("__probe {}", std::process::id()));
+    let mut probe = probe.stdout(Stdio::piped()).spawn().unwrap();
     let (pid, mut says) = (Pid::from_child(&probe), probe.stdout.take().unwrap());
     says.read_exact(&mut [0]).unwrap();
     let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    assert!(
-        eventually(async || stat().contains(") S ")).await,
-        "it waits"
-    );
+    let waits = async || stat().contains(") S ");
+    assert!(eventually(waits).await, "it waits");
     kill_process(pid, Signal::STOP).unwrap();
     waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
     kill_process(pid, Signal::CONT).unwrap();

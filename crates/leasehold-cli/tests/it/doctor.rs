@@ -34,9 +34,7 @@ fn complaints(report: &Finished) -> Vec<String> {
         format!("{} {}", word("severity"), word("check"))
     };
     let findings = report["findings"].as_array().unwrap().iter().map(words);
-    findings
-        .filter(|words| !words.starts_with("fine "))
-        .collect()
+    findings.filter(|it| !it.starts_with("fine ")).collect()
 }
 
 /// Expects these complaints.

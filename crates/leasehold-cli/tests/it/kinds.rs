@@ -23,8 +23,8 @@ async fn readers_hold_together_and_a_writer_alone(store: &Store) {
     let writer = store.spawn("run -x config -- echo wrote");
     let said = writer.says("waiting for config").await;
     assert!(said.ends_with(", and 1 more"), "{said}");
-    let late = store.run("run -n -s config -- true").await;
-    assert_eq!(late.code(), Some(75), "a writer waits");
+    // A writer waits.
+    ends(store, "run -n -s config -- true", 75).await;
     one.signal(Signal::TERM);
     two.signal(Signal::TERM);
     writer.finish().await.has_printed(Some(0), "wrote\n");
@@ -72,8 +72,7 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
     let of_a = &store.show("a").await["holders"][0];
     assert_eq!(held["tokens"]["a"], of_a["token"]);
 
-    let busy = store.run("run -n -k c -k a -- true").await;
-    assert_eq!(busy.code(), Some(75));
+    let busy = ends(store, "run -n -k c -k a -- true", 75).await;
     busy.has_said_first("leasehold: a is held by ");
     assert_eq!(store.show("c").await["holders"], json!([]));
     let script = "printf '%s\\n' \"$LEASEHOLD_KEY\" \"$LEASEHOLD_TOKENS\" $LEASEHOLD_TOKEN";
@@ -98,13 +97,11 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
 async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
     fs::write(store.path("count"), "0").unwrap();
     let script = "read n < count; echo $((n + 1)) > count";
-    let orders = [["a", "b"], ["b", "a"]];
-    let all: Vec<_> = (0..20)
-        .map(|number| {
-            let [one, two] = orders[number % 2];
-            store.spawn((&format!("run -q -k {one} -k {two} -- sh -c"), script))
-        })
-        .collect();
+    let spawn = |[one, two]: [&str; 2]| {
+        store.spawn((format!("run -q -k {one} -k {two} -- sh -c"), script))
+    };
+    let orders = [["a", "b"], ["b", "a"]].repeat(10);
+    let all: Vec<_> = orders.into_iter().map(spawn).collect();
     for each in all {
         each.finish().await.has_been_quiet(Some(0));
     }
@@ -187,8 +184,7 @@ async fn the_longest_hold_has_one_reason() {
 async fn the_least_hold_keeps_the_lock_of_one_who_left(store: &Store) {
     let ended = store.run("run --min-hold 1m k -- true").await;
     ended.has_been_quiet(Some(0));
-    let busy = store.run("run -n k -- true").await;
-    assert_eq!(busy.code(), Some(75));
+    let busy = ends(store, "run -n k -- true", 75).await;
     busy.has_said_first("leasehold: k is taken until ");
     let shown = store.show("k").await;
     let until = shown["holders"][0]["kept_until"].as_str().unwrap();

@@ -136,10 +136,8 @@ fn every_link_leads_to_a_file_and_a_heading() {
     let found = all();
     let links: usize = found.values().map(|page| page.links.len()).sum();
     assert!(links > 300, "links are found: {links}");
-    let wrong: Vec<_> = found
-        .values()
-        .flat_map(|page| complaints(page, &found))
-        .collect();
+    let wrong = found.values().flat_map(|page| complaints(page, &found));
+    let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
@@ -165,40 +163,30 @@ fn a_broken_link_is_seen() {
 fn listed() -> Vec<String> {
     let list = include_str!("../../../../docs/site/pages.txt");
     let lines = list.lines().filter(|line| !line.starts_with(['#', '[']));
-    lines
-        .map(|line| line.trim().to_owned())
-        .filter(|line| !line.is_empty())
-        .collect()
+    let lines = lines.map(|line| line.trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 #[test]
 fn the_site_has_every_page_once() {
     let listed = listed();
-    let found: BTreeSet<_> = all()
-        .into_keys()
-        .map(|page| page.display().to_string())
-        .collect();
-    let directories: Vec<_> = listed
-        .iter()
-        .filter_map(|name| name.strip_suffix('*'))
-        .collect();
+    let found = all().into_keys().map(|page| page.display().to_string());
+    let found: BTreeSet<_> = found.collect();
+    let directories = listed.iter().filter_map(|name| name.strip_suffix('*'));
+    let directories: Vec<_> = directories.collect();
     let of_a_directory = |page: &str| {
         let directory = page.rfind('/').map_or("", |at| &page[..=at]);
         directories.contains(&directory)
     };
-    let orphans: Vec<_> = found
-        .iter()
-        .filter(|page| !listed.contains(page) && !of_a_directory(page))
-        .collect();
+    let is_orphan = |page: &&String| !listed.contains(page) && !of_a_directory(page);
+    let orphans: Vec<_> = found.iter().filter(is_orphan).collect();
     assert!(
         orphans.is_empty(),
         "add these to docs/site/pages.txt: {orphans:?}"
     );
     let named: Vec<_> = listed.iter().filter(|name| !name.ends_with('*')).collect();
-    let gone: Vec<_> = named
-        .iter()
-        .filter(|name| !found.contains(**name))
-        .collect();
+    let is_gone = |name: &&&String| !found.contains(**name);
+    let gone: Vec<_> = named.iter().filter(is_gone).collect();
     assert!(
         gone.is_empty(),
         "docs/site/pages.txt names what is not there: {gone:?}"

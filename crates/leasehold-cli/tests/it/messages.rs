@@ -64,10 +64,8 @@ fn every_sentence_is_in_the_file_of_messages() {
     let listed = fs::read_to_string(&path).unwrap();
     let (listed, shown): (BTreeSet<_>, BTreeSet<_>) =
         (listed.lines().collect(), shown.lines().collect());
-    let new: Vec<_> = shown
-        .difference(&listed)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let new = shown.difference(&listed);
+    let new: Vec<_> = new.filter(|line| !line.is_empty()).collect();
     let gone: Vec<_> = listed.difference(&shown).collect();
     assert!(
         new.is_empty() && gone.is_empty(),
@@ -212,11 +210,8 @@ fn collect(tokens: TokenStream, kind: Kind, texts: &mut Vec<(Kind, String)>) {
             TokenTree::Group(group) => {
                 let ends_item = group.delimiter() == Delimiter::Brace;
                 if !of_test && !is_assertion(&tokens[..at]) {
-                    let kind = if is_hint(&tokens[..at]) {
-                        Kind::Hint
-                    } else {
-                        here
-                    };
+                    let hint = is_hint(&tokens[..at]).then_some(Kind::Hint);
+                    let kind = hint.unwrap_or(here);
                     match takes_a_hint(&tokens[..at]) {
                         true => collect_with_hint(group.stream(), texts),
                         false => collect(group.stream(), kind, texts),
@@ -230,12 +225,8 @@ fn collect(tokens: TokenStream, kind: Kind, texts: &mut Vec<(Kind, String)>) {
             }
             TokenTree::Literal(literal) if !of_test => {
                 if let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) {
-                    let kind = if names_hint(&tokens[..at]) {
-                        Kind::Hint
-                    } else {
-                        here
-                    };
-                    texts.push((kind, text.value()));
+                    let hint = names_hint(&tokens[..at]).then_some(Kind::Hint);
+                    texts.push((hint.unwrap_or(here), text.value()));
                 }
             }
             _ => {}
@@ -258,9 +249,8 @@ fn is_hint(before: &[TokenTree]) -> bool {
         [.., TokenTree::Ident(name)] => name == "hint" || name == "with_hint",
         _ => {
             let body = before.iter().rposition(|token| token.to_string() == "fn");
-            let name = body
-                .and_then(|at| before.get(at + 1))
-                .map(ToString::to_string);
+            let name = body.and_then(|at| before.get(at + 1));
+            let name = name.map(ToString::to_string);
             let ended = body.is_some_and(|at| {
                 before[at..].iter().any(|token| {
                     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)

@@ -92,9 +92,8 @@ async fn every_shell_block_runs_as_written() {
 fn every_block_that_is_not_run_is_listed_with_its_reason() {
     let pages = pages();
     let blocks = pages.iter().flat_map(|page| page.blocks());
-    let marked: Vec<_> = blocks
-        .filter_map(|block| Some((block.page.clone(), block.not_run?)))
-        .collect();
+    let reason = |block: Block| Some((block.page.clone(), block.not_run?));
+    let marked: Vec<_> = blocks.filter_map(reason).collect();
     let listed = table::<2>(NOT_RUN).into_iter();
     let listed: Vec<_> = listed.map(|[page, reason]| (page, reason)).collect();
     assert_eq!(marked, listed);
@@ -233,10 +232,8 @@ impl Page {
             .filter(|(_, line)| !line.contains(" = "))
             .collect();
         stray.sort_unstable();
-        let named = stray.into_iter();
-        named
-            .map(|(number, line)| format!("{}:{number}: {line}", self.name))
-            .collect()
+        let named = |(number, line): (usize, &str)| format!("{}:{number}: {line}", self.name);
+        stray.into_iter().map(named).collect()
     }
 
     /// The blocks, and the lines that are in none, with their numbers.

@@ -67,13 +67,11 @@ fn untested(page: &Page) -> Vec<String> {
         _ if block.is_shell() => true,
         (None, language) => RUN_HERE.iter().any(|(run, _)| *run == language),
     };
+    let told = |Block { line, language, .. }: &Block| {
+        format!("{}:{line}: nobody runs this block of {language}", page.name)
+    };
     let untested = blocks.iter().filter(|block| !is_run(block));
-    untested
-        .map(|block| {
-            let Block { line, language, .. } = block;
-            format!("{}:{line}: nobody runs this block of {language}", page.name)
-        })
-        .collect()
+    untested.map(told).collect()
 }
 
 fn recipes() -> Vec<Page> {

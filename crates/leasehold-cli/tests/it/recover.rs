@@ -26,6 +26,9 @@ on_each_store!(
 const JOB: &str = "run --recover-as svc k -- sh -c";
 const WAIT: &str = "echo $LEASEHOLD_TOKEN; exec sleep 600";
 
+/// What is said of the file of another machine.
+const ELSEWHERE: &str = "is ignored: it was written on another machine, elsewhere";
+
 fn start(store: &Store) -> Process {
     store.spawn((JOB, WAIT))
 }
@@ -148,8 +151,7 @@ async fn a_file_of_another_machine_is_not(store: &Store) {
         state["host"] = json!("elsewhere");
     });
     let new = start(store);
-    new.says("is ignored: it was written on another machine, elsewhere")
-        .await;
+    new.says(ELSEWHERE).await;
     if store.is_remote() {
         new.says("waiting for k (position 1)").await;
     }
@@ -167,8 +169,7 @@ async fn a_file_of_another_machine_is_not_where_the_system_does_not_say_which_st
     let hidden = "mount --bind /dev/null /proc/sys/kernel/random/boot_id && exec \"$@\"";
     let new = in_shell(hidden, &store.command((JOB, WAIT)));
     let new = Process::spawn(with_own_mounts(&new));
-    new.says("is ignored: it was written on another machine, elsewhere")
-        .await;
+    new.says(ELSEWHERE).await;
 }
 
 async fn a_torn_file_is_ignored(store: &Store) {

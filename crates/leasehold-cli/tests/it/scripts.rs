@@ -228,8 +228,7 @@ async fn a_saved_lease_whose_token_cannot_be_written_is_released() {
 #[tokio::test]
 async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     let store = Store::redis();
-    let held = store.run("hold --save f --detach -k a -k b").await;
-    held.has_code(Some(0));
+    ends(&store, "hold --save f --detach -k a -k b", 0).await;
     let after = async |arguments: &str| {
         let shell = in_shell("exec \"$@\" > /dev/full", &store.command(arguments));
         let ended = Process::run(shell).await;
@@ -264,11 +263,9 @@ async fn a_hold_that_is_ended_after_its_lease_says_so() {
     let store = Store::redis();
     let (holder, _) = store.holder("k").await;
     store.server().command(&["DEL", "leasehold:lock:k"]);
-    let ended = holder.ends_by(Signal::TERM).await;
-    ended.has_ended_saying(
-        Some(79),
-        "lost k: the lease had ended before it was released",
-    );
+    holder.signal(Signal::TERM);
+    let why = "lost k: the lease had ended before it was released";
+    holder.ends_saying(79, why).await;
 }
 
 /// A hold that renews just then is not to tell its script that the lock is lost.
@@ -299,8 +296,7 @@ async fn a_lock_is_released_when_its_saved_lease_is_removed(store: &Store) {
 }
 
 async fn a_key_is_waited_for_and_not_taken(store: &Store) {
-    let free = store.run("wait k").await;
-    free.has_been_quiet(Some(0));
+    store.run("wait k").await.has_been_quiet(Some(0));
     let (one, _) = store.holder("-s k").await;
     let (two, _) = store.holder("-s k").await;
     ends_saying(store, "wait -w 50ms k", 75, ": k is held by ").await;
@@ -361,8 +357,7 @@ async fn a_lease_can_be_left_to_later_jobs_where_no_process_keeps_it() {
     assert!(is_free(&store.show("k").await));
 
     let local = Store::local();
-    let refused = local.run("hold --save f --detach k").await;
-    refused.has_code(Some(64));
+    ends(&local, "hold --save f --detach k", 64).await;
     assert!(is_free(&local.show("k").await));
 }
 

@@ -136,9 +136,8 @@ async fn the_table_follows_the_locks() {
     accessible(&browser, "locks").await;
 
     browser.types("#pattern", "rders\u{E007}").await;
-    browser
-        .until("document.querySelectorAll('#rows tr').length === 1")
-        .await;
+    let one = "document.querySelectorAll('#rows tr').length === 1";
+    browser.until(one).await;
     second.signal(Signal::TERM);
     browser.shows("#none", "No lock matches *rders*.").await;
     drop(other);
@@ -151,22 +150,18 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     store.url += "?audit=1000";
     let token = token_file(&store);
     let serving = serve(&store, ("--allow-break --token-file", &token)).await;
-    let done = store
-        .run(&["run", "--label", HOSTILE, HOSTILE, "--", "true"])
-        .await;
-    done.has_code(Some(0));
+    let run = ["run", "--label", HOSTILE, HOSTILE, "--", "true"];
+    ends(&store, run, 0).await;
     let (holder, _) = store.holder(&[HOSTILE, "--label", "deploy"]).await;
     let waiter = store.spawn(["hold", HOSTILE, "--label", "nightly"]);
 
     let browser = open(&serving, &of(HOSTILE)).await;
     browser.shows("#login", "This server takes a token").await;
     accessible(&browser, "token").await;
-    browser
-        .types("#token", "not-the-token-of-this-server\u{E007}")
-        .await;
-    browser
-        .until("document.querySelector('#login-error').textContent !== ''")
-        .await;
+    let wrong = "not-the-token-of-this-server\u{E007}";
+    browser.types("#token", wrong).await;
+    let refused = "document.querySelector('#login-error').textContent !== ''";
+    browser.until(refused).await;
     browser.types("#token", &format!("{TOKEN}\u{E007}")).await;
 
     browser.shows("#queue tr:nth-child(1)", "deploy").await;
@@ -188,9 +183,8 @@ async fn a_key_has_its_queue_its_timeline_and_can_be_broken() {
     browser.shows("#confirm", "deploy").await;
     accessible(&browser, "confirm").await;
     browser.click("#confirm button[value=no]").await;
-    browser
-        .until("!document.querySelector('#confirm').open")
-        .await;
+    let closed = "!document.querySelector('#confirm').open";
+    browser.until(closed).await;
     browser.click("#break").await;
     browser.shows("#confirm", HOSTILE).await;
     browser.click("#confirm button[value=yes]").await;
@@ -232,12 +226,10 @@ async fn a_deadlock_and_the_servers_are_shown() {
     browser.shows("#deadlocks[role=alert]", deadlock).await;
     browser.shows("#waits-list", "east (deadlock)").await;
     // Two claims and two keys, each with a sign that is no colour.
-    browser
-        .until("document.querySelectorAll('#graph .node.stuck').length === 4")
-        .await;
-    browser
-        .until("document.querySelectorAll('#graph .edge.waits').length === 2")
-        .await;
+    for (sign, count) in [(".node.stuck", 4), (".edge.waits", 2)] {
+        let shown = format!("document.querySelectorAll('#graph {sign}').length === {count}");
+        browser.until(&shown).await;
+    }
     browser.shows("#graph text", "⟳ east").await;
     accessible(&browser, "waits").await;
     // It is read again and again, and the focus stays where it is.

@@ -88,10 +88,9 @@ fn compare_fields(answer: &Value, record: &Record) -> Option<Vec<u8>> {
         Value::BulkString(bytes) => bytes.clone(),
         other => panic!("{other:?}"),
     };
-    let found: BTreeMap<_, _> = items[2..]
-        .chunks_exact(2)
-        .map(|pair| (text(&pair[0]), text(&pair[1])))
-        .collect();
+    let pairs = items[2..].chunks_exact(2);
+    let found = pairs.map(|pair| (text(&pair[0]), text(&pair[1])));
+    let found: BTreeMap<_, _> = found.collect();
     if found.is_empty() {
         return None;
     }

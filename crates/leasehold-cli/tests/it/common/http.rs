@@ -58,9 +58,8 @@ impl<'a> Request<'a> {
     }
 
     async fn ask(self) -> Answer {
-        let mut stream = TcpStream::connect(self.address)
-            .await
-            .expect("somebody listens");
+        let stream = TcpStream::connect(self.address).await;
+        let mut stream = stream.expect("somebody listens");
         let mut headers = self.headers;
         if !headers.iter().any(|line| line.starts_with("Host:")) {
             headers.push(format!("Host: {}", self.address));
@@ -69,19 +68,15 @@ impl<'a> Request<'a> {
             headers.push(format!("Content-Length: {}", self.body.len()));
         }
         let headers = headers.join("\r\n");
-        let Self {
-            method, path, body, ..
-        } = self;
+        let (method, path, body) = (self.method, self.path, self.body);
         let text =
             format!("{method} {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n{body}");
         stream.write_all(text.as_bytes()).await.expect("it is read");
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while reader.read_line(&mut head).await.expect("an answer") > 2 {}
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok());
+        let status = head.split(' ').nth(1);
+        let status = status.and_then(|status| status.parse().ok());
         Answer {
             status: status.expect("a status"),
             head: head.to_lowercase(),
@@ -103,10 +98,8 @@ impl<'a> Request<'a> {
 impl Answer {
     /// All of it, until the other side closes.
     pub(crate) async fn text(mut self) -> String {
-        let length = self
-            .head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length:"));
+        let mut lines = self.head.lines();
+        let length = lines.find_map(|line| line.strip_prefix("content-length:"));
         let mut body = vec![0; length.map_or(0, |length| length.trim().parse().expect("a length"))];
         let read = async {
             match body.len() {

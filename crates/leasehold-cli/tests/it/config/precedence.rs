@@ -96,10 +96,8 @@ fn documented() -> Vec<Documented> {
     let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
     let rows = page.lines().filter(|line| line.contains("| `LEASEHOLD_"));
     let row = |line: &str| {
-        let cells: Vec<_> = line
-            .split('|')
-            .map(|cell| cell.trim().trim_matches('`'))
-            .collect();
+        let cells = line.split('|').map(|cell| cell.trim().trim_matches('`'));
+        let cells: Vec<_> = cells.collect();
         Documented {
             key: cells[1].to_owned(),
             variable: cells[2].to_owned(),

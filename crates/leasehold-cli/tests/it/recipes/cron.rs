@@ -44,13 +44,10 @@ impl Job {
     fn parse(line: &str) -> Self {
         let mut rest = line;
         for range in [0..=59, 0..=23, 1..=31, 1..=12, 0..=7] {
-            let (field, others) = rest
-                .split_once([' ', '\t'])
-                .expect("five fields and a command");
-            for number in field
-                .split([',', '-', '/', '*'])
-                .filter(|it| !it.is_empty())
-            {
+            let split = rest.split_once([' ', '\t']);
+            let (field, others) = split.expect("five fields and a command");
+            let numbers = field.split([',', '-', '/', '*']);
+            for number in numbers.filter(|it| !it.is_empty()) {
                 let number: u8 = number.parse().expect("a number");
                 assert!(range.contains(&number), "{number} in {line}");
             }

@@ -18,19 +18,16 @@ struct Image {
 impl Image {
     fn parse(text: &str) -> Self {
         let mut image = Self::default();
-        let lines = text
-            .lines()
-            .filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for line in lines {
+        let lines = text.lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (instruction, rest) = line.split_once(' ').expect("an instruction");
             let words = || serde_json::from_str(rest).expect("the form with brackets");
             match instruction {
                 "FROM" => {}
                 "STOPSIGNAL" => assert_eq!(rest, "SIGTERM"),
                 "COPY" => {
-                    let from = rest
-                        .strip_suffix(" /usr/local/bin/")
-                        .expect("to the programs");
+                    let from = rest.strip_suffix(" /usr/local/bin/");
+                    let from = from.expect("to the programs");
                     let copied = from.split(' ').filter(|word| !word.starts_with("--from="));
                     let names = copied.filter_map(|path| path.rsplit('/').next());
                     image.programs.extend(names.map(str::to_owned));
@@ -55,9 +52,8 @@ impl Image {
         let user = user.filter(|_| !rustix::process::geteuid().is_root());
         let words = apart.chain(user).map(str::to_owned);
         let words = words.chain([self.entrypoint.clone(), self.command.clone()].concat());
-        let given = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let given = variables.iter();
+        let given = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let variables: Vec<_> = self.variables.iter().cloned().chain(given).collect();
         Process::spawn(machine.command(&words.collect::<Vec<_>>(), &variables))
     }

@@ -10,10 +10,8 @@ use super::unit::Unit;
 use super::{Fleet, Machine, blocks, started};
 
 fn units() -> Vec<Unit> {
-    blocks("ini")
-        .iter()
-        .map(|block| Unit::parse(&block.text))
-        .collect()
+    let blocks = blocks("ini").into_iter();
+    blocks.map(|block| Unit::parse(&block.text)).collect()
 }
 
 /// The services that run for ever, or those of timers.
@@ -27,14 +25,10 @@ fn services(of_timers: bool) -> Vec<Unit> {
 /// The name of the program that a service runs under its lock.
 fn program(unit: &Unit) -> String {
     let exec = unit.exec();
-    let program = exec
-        .last()
-        .expect("a command")
-        .strip_prefix(super::PROGRAMS);
-    program
-        .expect("a program of ours")
-        .trim_matches('/')
-        .to_owned()
+    let last = exec.last().expect("a command");
+    let program = last.strip_prefix(super::PROGRAMS);
+    let program = program.expect("a program of ours");
+    program.trim_matches('/').to_owned()
 }
 
 /// Starts it as systemd does: without a shell, with few variables.
@@ -50,9 +44,8 @@ fn is_success(ended: &Finished) -> bool {
 
 /// `1m 30s` without the minutes: what the recipes use.
 fn seconds(text: &str) -> u64 {
-    let number = text
-        .strip_suffix('s')
-        .and_then(|number| number.parse().ok());
+    let number = text.strip_suffix('s');
+    let number = number.and_then(|number| number.parse().ok());
     number.unwrap_or_else(|| panic!("seconds: {text:?}"))
 }
 
@@ -71,9 +64,8 @@ fn the_units_are_what_systemd_takes() {
         file
     });
     let mut verify = Command::new("systemd-analyze");
-    verify
-        .args(["verify", "--man=no"])
-        .args(files.collect::<Vec<_>>());
+    verify.args(["verify", "--man=no"]);
+    verify.args(files.collect::<Vec<_>>());
     match verify.output() {
         Ok(said) => {
             let text = String::from_utf8_lossy(&said.stderr);

@@ -22,10 +22,8 @@ impl Unit {
         let name = first.strip_prefix("# /etc/systemd/system/");
         let name = name.unwrap_or_else(|| panic!("{first:?} says where the unit is"));
         let (mut section, mut settings) = (String::new(), Vec::new());
-        for line in text
-            .lines()
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        {
+        let lines = text.lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if let Some(named) = line.strip_prefix('[') {
                 section = named.trim_end_matches(']').to_owned();
                 continue;

@@ -133,16 +133,12 @@ impl Process {
     ///
     /// When the program cannot be started.
     pub fn spawn_to_feed(mut command: Command) -> (Self, ChildStdin) {
-        let name = Path::new(command.get_program())
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let program = Path::new(command.get_program()).file_name();
+        let name = program.map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
         let shown = format!("{command:?}");
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).process_group(0);
         let mut child =
             spawn_tied(command).unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
         let pid = Pid::from_child(&child);

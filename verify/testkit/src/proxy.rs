@@ -329,11 +329,9 @@ impl Proxy {
         n: u64,
     ) -> Held {
         let gate = Gate::default();
-        self.shared
-            .faults()
-            .lane(Direction::ToServer)
-            .closed
-            .push(gate.clone());
+        let mut faults = self.shared.faults();
+        faults.lane(Direction::ToServer).closed.push(gate.clone());
+        drop(faults);
         let event = self.rule(matches, n, Action::Hold(gate.clone()), "a command was held");
         Held { event, gate }
     }

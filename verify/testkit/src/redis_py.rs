@@ -25,10 +25,8 @@ impl RedisPy {
     /// If it cannot be started: no test passes because it could not be run.
     pub fn start(port: u16) -> Self {
         let mut command = python("redis-py");
-        command
-            .args(["-c", include_str!("redis_py.py"), &port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.args(["-c", include_str!("redis_py.py"), &port.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = spawn_tied(command).expect("python3 can be started");
         let requests = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));

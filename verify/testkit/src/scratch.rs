@@ -25,18 +25,14 @@ pub(crate) type Owner = (u32, u32);
 impl Scratch {
     /// A directory for a server of that name, which may run as another user.
     pub(crate) fn new(server: &str, owner: Option<Owner>) -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix(&format!("leasehold-{server}-"))
-            .tempdir()
-            .expect("a temporary directory can be made");
+        let name = format!("leasehold-{server}-");
+        let directory = tempfile::Builder::new().prefix(&name).tempdir();
+        let directory = directory.expect("a temporary directory can be made");
         give(directory.path(), owner);
         let mut cleaner = command(&directory, owner, "sh");
-        cleaner
-            .args(["-c", include_str!("scratch/clean_up.sh"), "clean_up.sh"])
-            .arg(directory.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .process_group(0);
+        cleaner.args(["-c", include_str!("scratch/clean_up.sh"), "clean_up.sh"]);
+        cleaner.arg(directory.path()).stdin(Stdio::piped());
+        cleaner.stdout(Stdio::null()).process_group(0);
         let cleaner = spawn_free(cleaner).expect("the server's user can enter TMPDIR");
         Self {
             directory,

@@ -128,9 +128,8 @@ impl RedisServer {
     ///
     /// When the server was started without [`RedisServerBuilder::tls`].
     pub fn certificates(&self) -> &Certificates {
-        self.certificates
-            .as_ref()
-            .expect("the server was started with `tls`")
+        let certificates = self.certificates.as_ref();
+        certificates.expect("the server was started with `tls`")
     }
 
     /// Kills the server (SIGKILL), and returns when it is gone.
@@ -307,11 +306,9 @@ impl RedisServer {
         let program = self.builder.program.path()?;
         let failure = |what: String| failure(&program, &what, &self.log());
         let mut command = Command::new(&program);
-        command
-            .arg(self.directory.path().join("redis.conf"))
-            .args(&self.builder.arguments)
-            .envs(self.builder.environment.iter().cloned())
-            .stdin(Stdio::null());
+        command.arg(self.directory.path().join("redis.conf"));
+        command.args(&self.builder.arguments).stdin(Stdio::null());
+        command.envs(self.builder.environment.iter().cloned());
         let launched = self.process.launch(command);
         launched.map_err(|error| failure(format!("cannot be started: {error}")))?;
 

@@ -97,9 +97,8 @@ fn authority() -> (String, Issuer<'static, KeyPair>) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "leasehold test authority");
+    let name = &mut params.distinguished_name;
+    name.push(DnType::CommonName, "leasehold test authority");
     let certificate = params.self_signed(&key).expect("the parameters are sound");
     (certificate.pem(), Issuer::new(params, key))
 }

@@ -121,10 +121,9 @@ impl Cluster {
 
     /// The nodes that are up, not cut off, and say that they follow this one.
     pub fn replicas_of(&self, primary: &RedisServer) -> Vec<&RedisServer> {
-        let port = self.members.port(primary);
-        let up = self.members.reachable();
-        up.filter(|it| replication(it).is_ok_and(|it| it.primary() == Some(port)))
-            .collect()
+        let port = Some(self.members.port(primary));
+        let follows = |it: &&RedisServer| replication(it).is_ok_and(|it| it.primary() == port);
+        self.members.reachable().filter(follows).collect()
     }
 
     /// Waits until all nodes that are up agree: every slot has an owner that is up, the state is
@@ -165,9 +164,8 @@ impl Cluster {
         if how == Takeover::Unasked {
             command.push("TAKEOVER");
         }
-        self.members
-            .until("nodes that agree", || self.agreed())
-            .await;
+        let agreed = self.members.until("nodes that agree", || self.agreed());
+        agreed.await;
         replica.command(&command);
         let mut ordered = Instant::now();
         let id = self.id_of(replica);

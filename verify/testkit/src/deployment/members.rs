@@ -118,9 +118,8 @@ impl Members {
     pub(super) fn reachable(&self) -> impl Iterator<Item = &RedisServer> {
         let cut_off = self.cut_off_places().clone();
         let servers = self.servers.iter().enumerate();
-        servers
-            .filter(move |(at, server)| server.is_up() && !cut_off.contains(at))
-            .map(|(_, server)| server)
+        let up = servers.filter(move |(at, server)| server.is_up() && !cut_off.contains(at));
+        up.map(|(_, server)| server)
     }
 
     fn cut_off_places(&self) -> MutexGuard<'_, BTreeSet<usize>> {

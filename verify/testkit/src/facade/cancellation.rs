@@ -103,9 +103,8 @@ async fn life(kind: &str, client: Client, mut dice: Dice) -> Result<(), Error> {
         "identity" => {
             // Parts that nobody takes over are left to their TTL: a short one, on
             // many keys, so that few wait for it.
-            let lock = client
-                .mutex(format!("id/{}", dice.roll(1000)))?
-                .with_ttl(Duration::from_secs(2));
+            let lock = client.mutex(format!("id/{}", dice.roll(1000)))?;
+            let lock = lock.with_ttl(Duration::from_secs(2));
             let lease = lock.lock().await?;
             lease.rotate().await?;
             let parts = lease.into_parts().await?;

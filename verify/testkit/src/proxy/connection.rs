@@ -151,9 +151,8 @@ async fn deliver(
                 reachable = reachable && sink.write_all(&bytes).await.is_ok();
                 if reachable {
                     let length = bytes.len() as u64;
-                    shared
-                        .counts
-                        .send_modify(|counts| *counts.delivered_to(end) += length);
+                    let counts = &shared.counts;
+                    counts.send_modify(|counts| *counts.delivered_to(end) += length);
                 }
             }
             // The server may still answer a client that has said all it had to say.

@@ -45,9 +45,8 @@ impl Stats {
             };
             (name.clone(), since)
         });
-        let commands = commands
-            .filter(|(_, since)| *since != CommandStats::default())
-            .collect();
+        let is_new = |(_, since): &(String, CommandStats)| *since != CommandStats::default();
+        let commands = commands.filter(is_new).collect();
         let cpu = self.cpu - earlier.cpu;
         Self { cpu, commands }
     }
@@ -59,9 +58,8 @@ impl Stats {
             if let "used_cpu_user_main_thread" | "used_cpu_sys_main_thread" = name {
                 stats.cpu += Duration::from_secs_f64(value.parse().expect("seconds"));
             } else if let Some(command) = name.strip_prefix("cmdstat_") {
-                stats
-                    .commands
-                    .insert(command.to_owned(), CommandStats::parse(value));
+                let command = command.to_owned();
+                stats.commands.insert(command, CommandStats::parse(value));
             }
         }
         stats
@@ -73,9 +71,8 @@ impl CommandStats {
     fn parse(fields: &str) -> Self {
         let field = |name: &str| {
             let mut fields = fields.split(',').filter_map(|field| field.split_once('='));
-            let value = fields
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.parse());
+            let found = fields.find(|(key, _)| *key == name);
+            let value = found.map(|(_, value)| value.parse());
             value.and_then(Result::ok).unwrap_or_default()
         };
         Self {

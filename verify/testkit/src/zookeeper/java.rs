@@ -42,9 +42,8 @@ fn class_path() -> OsString {
     if let Some(named) = env::var_os("LEASEHOLD_ZOOKEEPER_CLASSPATH") {
         return named;
     }
-    let jars = JARS
-        .split(' ')
-        .map(|name| format!("/usr/share/java/{name}.jar"));
+    let jars = JARS.split(' ');
+    let jars = jars.map(|name| format!("/usr/share/java/{name}.jar"));
     let jars: Vec<_> = jars.collect();
     assert!(
         Path::new(&jars[0]).is_file(),

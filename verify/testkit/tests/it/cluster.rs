@@ -62,10 +62,8 @@ async fn every_key_has_an_owner_and_replicas_take_over_when_told() {
 
 #[tokio::test]
 async fn a_slot_moves_step_by_step() {
-    let cluster = Cluster::builder()
-        .replicas(0)
-        .server(RedisServer::builder().password("secret"))
-        .start();
+    let server = RedisServer::builder().password("secret");
+    let cluster = Cluster::builder().replicas(0).server(server).start();
     let url = cluster.url();
     assert!(url.starts_with("redis-cluster://:secret@127.0.0.1:"));
     let slot = cluster.slot_of("{k}1");

@@ -42,9 +42,8 @@ fn the_url_names_all_in_order_each_with_its_password() {
 
 #[test]
 fn a_persistent_one_finds_its_data_after_a_crash() {
-    let servers = Independent::builder(2)
-        .one(0, RedisServer::builder().persistent())
-        .start();
+    let persistent = RedisServer::builder().persistent();
+    let servers = Independent::builder(2).one(0, persistent).start();
     for server in servers.servers() {
         server.command(&["SET", "k", "v"]);
         server.kill();
@@ -57,10 +56,9 @@ fn a_persistent_one_finds_its_data_after_a_crash() {
 
 #[test]
 fn one_is_cut_off_from_its_clients_and_comes_back() {
-    let servers = Independent::builder(3)
-        .server(RedisServer::builder().password("secret"))
-        .behind_proxies()
-        .start();
+    let server = RedisServer::builder().password("secret");
+    let servers = Independent::builder(3).server(server);
+    let servers = servers.behind_proxies().start();
     // Who is cut off is not waited for.
     let connect = |limits: [Duration; 3]| {
         let urls = servers.servers().iter().map(|server| {

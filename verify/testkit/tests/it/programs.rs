@@ -22,11 +22,9 @@ fn they_are_what_they_are_called() {
 
 /// The primary dies, and the replica that is promoted lacks what it was kept from.
 async fn sentinels(program: Program) {
-    let deployment = Sentinels::builder()
-        .server(of(program).password("secret"))
-        .replicas(1)
-        .behind_proxies()
-        .start();
+    let server = of(program).password("secret");
+    let deployment = Sentinels::builder().server(server).replicas(1);
+    let deployment = deployment.behind_proxies().start();
     let (old, replica) = (deployment.primary(), deployment.replicas()[0]);
     old.command(&["SET", "k", "v"]);
     deployment.wait_for_replicas().await;
@@ -40,10 +38,9 @@ async fn sentinels(program: Program) {
 
 /// A slot moves away from a node that is then replaced, cut off, and let in again.
 async fn cluster(program: Program) {
-    let cluster = Cluster::builder()
-        .server(of(program).password("secret"))
-        .behind_proxies()
-        .start();
+    let server = of(program).password("secret");
+    let cluster = Cluster::builder().server(server).behind_proxies();
+    let cluster = cluster.start();
     let slot = cluster.slot_of("k");
     let from = cluster.owner_of(slot);
     from.command(&["SET", "k", "v"]);

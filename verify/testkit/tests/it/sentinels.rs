@@ -15,10 +15,9 @@ fn read(server: &RedisServer) -> Option<String> {
 }
 
 fn with_passwords() -> Sentinels {
-    Sentinels::builder()
-        .server(RedisServer::builder().password("data"))
-        .sentinel_password("watch")
-        .start()
+    let server = RedisServer::builder().password("data");
+    let builder = Sentinels::builder().server(server);
+    builder.sentinel_password("watch").start()
 }
 
 #[tokio::test]

@@ -299,10 +299,9 @@ mod options {
 
     #[test]
     fn a_user_may_do_what_its_rules_allow() {
-        let server = RedisServer::builder()
-            .user("alice", "on >secret ~app:* +@all -flushall")
-            .user("default", "off")
-            .start();
+        let rights = "on >secret ~app:* +@all -flushall";
+        let server = RedisServer::builder().user("alice", rights);
+        let server = server.user("default", "off").start();
         let mut alice = connect(&server.url_as("alice", "secret")).unwrap();
         let () = alice.set("app:k", "v").unwrap();
         let error = alice.set::<_, _, ()>("other", "v").unwrap_err();
@@ -315,10 +314,8 @@ mod options {
 
     #[test]
     fn memory_can_be_short() {
-        let server = RedisServer::builder()
-            .config("maxmemory", "2mb")
-            .config("maxmemory-policy", "noeviction")
-            .start();
+        let server = RedisServer::builder().config("maxmemory", "2mb");
+        let server = server.config("maxmemory-policy", "noeviction").start();
         let mut client = connect(&server.url()).unwrap();
         let value = vec![b'x'; 64 * 1024];
         let error = (0..64).find_map(|n| client.set::<_, _, ()>(n, &value).err());
@@ -329,10 +326,8 @@ mod options {
 
     #[test]
     fn a_replica_follows_and_a_primary_without_one_can_refuse_to_write() {
-        let primary = RedisServer::builder()
-            .password("secret")
-            .config("min-replicas-to-write", "1")
-            .start();
+        let primary = RedisServer::builder().password("secret");
+        let primary = primary.config("min-replicas-to-write", "1").start();
         let error = primary.try_command(&["SET", "k", "v"]).unwrap_err();
         assert_eq!(error.code(), Some("NOREPLICAS"), "{error}");
 
@@ -414,9 +409,8 @@ mod tls {
         let script = "#!/bin/sh\necho \">>> 'tls-port 1'\"; echo 'Bad directive'; exit 1\n";
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let builder = RedisServer::builder()
-            .program(program)
-            .tls(ClientCertificate::NotAsked);
+        let builder = RedisServer::builder().program(program);
+        let builder = builder.tls(ClientCertificate::NotAsked);
         let error = builder.try_start().unwrap_err();
         assert!(error.contains("built without TLS"), "{error}");
     }

@@ -70,9 +70,8 @@ impl Cluster {
         until_blocking("a sound Cluster with all its replicas", &all, || {
             self.sound()?;
             let found = self.primaries().len();
-            (found == PRIMARIES)
-                .then_some(())
-                .ok_or_else(|| format!("{found} primaries"))
+            let all = (found == PRIMARIES).then_some(());
+            all.ok_or_else(|| format!("{found} primaries"))
         });
     }
 }

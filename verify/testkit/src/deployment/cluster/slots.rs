@@ -40,9 +40,8 @@ impl Cluster {
     /// When they do not within [`PATIENCE`], when `to` is the owner or no primary, or when one of
     /// the two is down.
     pub async fn begin_move<'a>(&'a self, slot: u16, to: &'a RedisServer) -> SlotMove<'a> {
-        self.members
-            .until("nodes that agree", || self.agreed())
-            .await;
+        let agreed = self.members.until("nodes that agree", || self.agreed());
+        agreed.await;
         let from = self.owner_of(slot);
         let number = slot.to_string();
         let set = |node: &RedisServer, what: &str, other: &RedisServer| {
@@ -107,9 +106,8 @@ impl SlotMove<'_> {
             let views = self.cluster.agreed()?;
             let owner = views[0].owner_of(self.slot);
             let arrived = owner.is_some_and(|owner| owner.id == id);
-            arrived
-                .then_some(())
-                .ok_or_else(|| format!("it is {owner:?}"))
+            let arrived = arrived.then_some(());
+            arrived.ok_or_else(|| format!("it is {owner:?}"))
         });
         settled.await;
     }

@@ -30,10 +30,8 @@ impl DeploymentBuilder<Sentinels> {
             _ => server.clone().replica_of(known.announced(0)),
         });
         let sentinels = Reserved::new(SENTINELS, false, false).start(|known, at| {
-            let mut sentinel = RedisServer::builder()
-                .program(server.program.clone())
-                .sentinel()
-                .on_start(HASTE);
+            let sentinel = RedisServer::builder().sentinel().on_start(HASTE);
+            let mut sentinel = sentinel.program(server.program.clone());
             if let Some(password) = &self.sentinel_password {
                 sentinel = sentinel.password(password);
             }

@@ -18,10 +18,8 @@ fn every_subcommand_has_an_example() {
     all.build();
     let ours = |command: &&clap::Command| command.get_name() != "help";
     for command in all.get_subcommands().filter(ours) {
-        let help = command
-            .get_after_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
         let (head, examples) = help.split_once('\n').unwrap_or_default();
         let has_one = matches!(head, "Example:" | "Examples:");
         let has_one = has_one && examples.starts_with("  leasehold ");

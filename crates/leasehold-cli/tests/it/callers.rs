@@ -162,13 +162,10 @@ impl Case {
             (true, _) => shell.arg("-i"),
         };
         in_environment_of(&leasehold(""), &mut shell);
-        shell
-            .env("SHELL", self.shell)
-            .env("LEASEHOLD_STORE", &store.url)
-            .env_remove("ENV")
-            .env("PS1", "ready> ")
-            .env("HISTFILE", "")
-            .current_dir(own.path(""));
+        shell.env("SHELL", self.shell).env_remove("ENV");
+        shell.env("LEASEHOLD_STORE", &store.url);
+        shell.env("PS1", "ready> ").env("HISTFILE", "");
+        shell.current_dir(own.path(""));
         let mut terminal = Terminal::spawn(shell);
         if self.interactive {
             terminal.wait_for("ready> ");

@@ -38,13 +38,11 @@ impl Place {
 
     fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);
-        command
-            .env("HOME", self.path("home"))
-            .env("LEASEHOLD_SYSTEM_CONFIG", self.system())
-            .env_remove("LEASEHOLD_CONFIG")
-            .env_remove("XDG_CONFIG_HOME")
-            .env("XDG_STATE_HOME", self.path("state"))
-            .current_dir(self.0.path());
+        command.env("LEASEHOLD_SYSTEM_CONFIG", self.system());
+        command.env_remove("LEASEHOLD_CONFIG");
+        command.env_remove("XDG_CONFIG_HOME");
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command.env("HOME", self.path("home")).current_dir(&self.0);
         command
     }
 

@@ -116,9 +116,8 @@ async fn what_the_server_says() {
 
 #[tokio::test]
 async fn what_tls_says() {
-    let server = RedisServer::builder()
-        .tls(ClientCertificate::Required)
-        .start();
+    let server = RedisServer::builder().tls(ClientCertificate::Required);
+    let server = server.start();
     let address = server.address().to_string();
     let tls = format!("rediss://{address}/");
     let cause = "the certificate of the server is not trusted";

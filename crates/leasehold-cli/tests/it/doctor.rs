@@ -131,19 +131,15 @@ async fn what_a_restart_forgets_is_a_warning() {
 
 #[tokio::test]
 async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
-    let evicting = RedisServer::builder()
-        .persistent()
-        .config("maxmemory", "100mb")
-        .config("maxmemory-policy", "volatile-ttl")
-        .start();
+    let persistent = RedisServer::builder().persistent();
+    let evicting = persistent.clone().config("maxmemory", "100mb");
+    let evicting = evicting.config("maxmemory-policy", "volatile-ttl").start();
     let promised = promise(&finds(&evicting.url(), 2, &["unsafe eviction"]).await);
     assert!(promised.starts_with("Exclusion"), "{promised}");
     says(&promised, ["maxmemory-policy volatile-ttl"]);
 
-    let strict = RedisServer::builder()
-        .persistent()
-        .user("bob", "on >secret ~leasehold:* &leasehold:* +@all -hset")
-        .start();
+    let rights = "on >secret ~leasehold:* &leasehold:* +@all -hset";
+    let strict = persistent.user("bob", rights).start();
     let seen = finds(&strict.url_as("bob", "secret"), 2, &["unsafe scripts"]).await;
     seen.has_shown("ACL SETUSER bob on");
     hides(&seen, "secret");
@@ -154,10 +150,9 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
 
 #[tokio::test]
 async fn what_can_be_done_without_is_a_warning() {
-    let server = RedisServer::builder()
-        .persistent()
-        .user("bob", "on >secret ~* resetchannels +@all -info -scan")
-        .start();
+    let rights = "on >secret ~* resetchannels +@all -info -scan";
+    let server = RedisServer::builder().persistent();
+    let server = server.user("bob", rights).start();
     let expected = [
         "warning info",
         "warning pushes",

@@ -64,9 +64,8 @@ async fn outlived(sentinels: &Sentinels, round: &str, fail_over: impl Future<Out
 
 #[tokio::test]
 async fn nobody_ends_in_a_fail_over() {
-    let server = RedisServer::builder()
-        .config("min-replicas-to-write", "1")
-        .config("min-replicas-max-lag", "10");
+    let server = RedisServer::builder().config("min-replicas-to-write", "1");
+    let server = server.config("min-replicas-max-lag", "10");
     let sentinels = Sentinels::builder().server(server).start();
     sentinels.wait_for_replicas().await;
     outlived(&sentinels, "planned", async {

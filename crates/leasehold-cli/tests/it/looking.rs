@@ -38,8 +38,9 @@ async fn nothing_changes(url: &str, servers: &[&RedisServer]) {
     }
 }
 
-/// The same once a lock was used.
-async fn nothing_changes_after_a_use(url: &str, servers: &[&RedisServer]) {
+/// The same before and after a lock was used.
+async fn nothing_changes_around_a_use(url: &str, servers: &[&RedisServer]) {
+    nothing_changes(url, servers).await;
     for arguments in ["init", "run k -- true"] {
         let ended = run_at(url, arguments).await;
         // Only some have a mark, which `init` writes.
@@ -52,24 +53,21 @@ async fn nothing_changes_after_a_use(url: &str, servers: &[&RedisServer]) {
 #[tokio::test]
 async fn at_one_server() {
     let server = RedisServer::start();
-    nothing_changes(&server.url(), &[&server]).await;
-    nothing_changes_after_a_use(&server.url(), &[&server]).await;
+    nothing_changes_around_a_use(&server.url(), &[&server]).await;
 }
 
 #[tokio::test]
 async fn at_a_server_that_may_have_forgotten() {
     let server = RedisServer::start();
     let url = format!("{}?restart=quarantine", server.url());
-    nothing_changes(&url, &[&server]).await;
-    nothing_changes_after_a_use(&url, &[&server]).await;
+    nothing_changes_around_a_use(&url, &[&server]).await;
 }
 
 #[tokio::test]
 async fn at_servers_with_a_vote_each() {
     let servers = Independent::start(3);
     let each: Vec<_> = servers.servers().iter().collect();
-    nothing_changes(&servers.url(), &each).await;
-    nothing_changes_after_a_use(&servers.url(), &each).await;
+    nothing_changes_around_a_use(&servers.url(), &each).await;
 }
 
 #[tokio::test]
@@ -87,16 +85,14 @@ async fn at_servers_that_share_their_locks_with_other_libraries() {
 async fn at_a_primary_that_sentinels_watch() {
     let sentinels = Sentinels::start();
     let primary = [sentinels.primary()];
-    nothing_changes(&sentinels.url(), &primary).await;
-    nothing_changes_after_a_use(&sentinels.url(), &primary).await;
+    nothing_changes_around_a_use(&sentinels.url(), &primary).await;
 }
 
 #[tokio::test]
 async fn at_a_cluster() {
     let cluster = Cluster::start();
     let primaries = cluster.primaries();
-    nothing_changes(&cluster.url(), &primaries).await;
-    nothing_changes_after_a_use(&cluster.url(), &primaries).await;
+    nothing_changes_around_a_use(&cluster.url(), &primaries).await;
 }
 
 /// What the holder of a key waits for is found in a list of all keys.

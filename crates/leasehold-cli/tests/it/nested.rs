@@ -21,10 +21,8 @@ async fn nested(mut command: Command, url: Option<&str>) -> Finished {
 
 #[tokio::test]
 async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
-    let server = RedisServer::builder()
-        .password("hunter2")
-        .user("app", "on >hunter3 ~* &* +@all")
-        .start();
+    let server = RedisServer::builder().password("hunter2");
+    let server = server.user("app", "on >hunter3 ~* &* +@all").start();
     let plain = format!("redis://{}/", server.address());
     let files = Store::memory();
     let write = |name: &str, text: &str| {
@@ -67,10 +65,8 @@ async fn it_opens_a_store_with_a_password_from_anywhere_and_shows_it_nowhere() {
 
 #[tokio::test]
 async fn it_opens_a_store_with_the_certificates_of_the_outer_one() {
-    let server = RedisServer::builder()
-        .password("hunter2")
-        .tls(ClientCertificate::Required)
-        .start();
+    let server = RedisServer::builder().password("hunter2");
+    let server = server.tls(ClientCertificate::Required).start();
     let command = leasehold(format!("run {}", tls_options(&server)));
     let ended = nested(command, Some(&server.url())).await;
     ended.has_code(Some(0));

@@ -18,10 +18,8 @@ const NEVER: &str = "this command's own outer leasehold (pid ";
 /// Leasehold with these arguments, in the command of a leasehold with those.
 async fn nested(store: &Store, outer: &str, inner: &str) -> Finished {
     let mut command = store.command(outer);
-    command
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_leasehold"))
-        .args(inner.words());
+    command.args(["--", env!("CARGO_BIN_EXE_leasehold")]);
+    command.args(inner.words());
     Process::run(command).await
 }
 

@@ -218,9 +218,8 @@ impl Page {
     /// Lines that are meant for a shell and are in no block that is run or marked.
     fn stray(&self) -> Vec<String> {
         let (blocks, rest) = self.parts();
-        let others = blocks
-            .iter()
-            .filter(|block| !block.is_shell() && block.not_run.is_none());
+        let others = blocks.iter();
+        let others = others.filter(|block| !block.is_shell() && block.not_run.is_none());
         let fenced = others.flat_map(Block::numbered);
         let indented = rest
             .into_iter()
@@ -468,9 +467,8 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) fn named_in(text: &str) -> Self {
-        let named = HOSTS
-            .into_iter()
-            .filter(|host| with_port(text, host, 0) != text);
+        let named = HOSTS.into_iter();
+        let named = named.filter(|host| with_port(text, host, 0) != text);
         let postgres = text.contains(POSTGRES).then(|| {
             let server = durable_postgres();
             server.url_of(&server.database())

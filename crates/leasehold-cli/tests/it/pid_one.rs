@@ -18,9 +18,8 @@ fn in_container(store: &Store, arguments: impl Arguments) -> Command {
     if !geteuid().is_root() {
         command.arg("--map-root-user");
     }
-    command
-        .arg(leasehold.get_program())
-        .args(leasehold.get_args());
+    command.arg(leasehold.get_program());
+    command.args(leasehold.get_args());
     in_environment_of(&leasehold, &mut command);
     command
 }

@@ -108,10 +108,8 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
     let wrong = format!("redis://:hunter3@{}/", server.address());
     let replica = RedisServer::builder().replica_of(server.port()).start();
     server.wait_for_replicas(1);
-    let full = RedisServer::builder()
-        .config("maxmemory", "1")
-        .config("maxmemory-policy", "noeviction")
-        .start();
+    let full = RedisServer::builder().config("maxmemory", "1");
+    let full = full.config("maxmemory-policy", "noeviction").start();
     let other = RedisServer::start();
     for (url, what) in [
         (&wrong, "password"),
@@ -139,9 +137,8 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
 
 #[tokio::test]
 async fn tls_with_certificates_on_both_sides() {
-    let server = RedisServer::builder()
-        .tls(ClientCertificate::Required)
-        .start();
+    let server = RedisServer::builder().tls(ClientCertificate::Required);
+    let server = server.start();
     let tls = tls_options(&server);
     let ended = run(&server.url(), format!("run {tls} k -- echo ran")).await;
     ended.has_printed(Some(0), "ran\n");
@@ -168,10 +165,8 @@ async fn a_signal_ends_the_knocking_at_a_silent_server() {
 
 #[tokio::test]
 async fn a_server_that_may_evict_locks_is_warned_of() {
-    let evicting = RedisServer::builder()
-        .config("maxmemory", "100mb")
-        .config("maxmemory-policy", "allkeys-lru")
-        .start();
+    let evicting = RedisServer::builder().config("maxmemory", "100mb");
+    let evicting = evicting.config("maxmemory-policy", "allkeys-lru").start();
     ends_saying(&evicting.url(), "run k -- true", 0, "noeviction").await;
     let unbounded = RedisServer::start();
     assert_eq!(run(&unbounded.url(), "run k -- true").await.stderr, "");

@@ -69,15 +69,11 @@ impl Host {
             0 => command.arg("--clear-groups"),
             group => command.arg(format!("--groups={group}")),
         };
-        command
-            .args(["sh", "-c", "umask 077; exec \"$@\"", "sh"])
-            .arg(&self.command)
-            .args(arguments.words())
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .env("HOME", self.files.path())
-            .env("LEASEHOLD_STORE", url)
-            .current_dir("/");
+        command.args(["sh", "-c", "umask 077; exec \"$@\"", "sh"]);
+        command.arg(&self.command).args(arguments.words());
+        command.env_clear().env("PATH", "/usr/bin:/bin");
+        command.env("HOME", self.files.path());
+        command.env("LEASEHOLD_STORE", url).current_dir("/");
         command
     }
 
@@ -431,10 +427,9 @@ async fn members_cannot_exchange_the_parts() {
     let inside = host.directory();
     let tried = host.by(ANN, "");
     let mut moved = Command::new(tried.get_program());
-    moved
-        .args(tried.get_args().take_while(|argument| *argument != "sh"))
-        .arg("mv")
-        .args([inside.join("records"), inside.join("away")]);
+    let before = tried.get_args().take_while(|argument| *argument != "sh");
+    moved.args(before).arg("mv");
+    moved.args([inside.join("records"), inside.join("away")]);
     assert_ne!(Process::run(moved).await.code(), Some(0));
     assert!(inside.join("records").exists());
 }

@@ -184,9 +184,8 @@ async fn help_and_version_are_data() {
 #[tokio::test]
 async fn help_shows_no_secrets_of_the_environment() {
     let mut command = leasehold("run --help");
-    command
-        .env("LEASEHOLD_STORE", "redis://:hunter2@host/")
-        .env("LEASEHOLD_PASSWORD", "hunter2");
+    command.env("LEASEHOLD_STORE", "redis://:hunter2@host/");
+    command.env("LEASEHOLD_PASSWORD", "hunter2");
     assert!(!Process::run(command).await.stdout.contains("hunter2"));
 }
 
@@ -240,11 +239,9 @@ async fn too_few_descriptors_are_said() {
     let mut started = false;
     for limit in 5..32 {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "ulimit -n $1; exec \"$0\" run -n k -- true"])
-            .arg(&program)
-            .arg(limit.to_string())
-            .env("LEASEHOLD_STORE", &store.url);
+        command.args(["-c", "ulimit -n $1; exec \"$0\" run -n k -- true"]);
+        command.arg(&program).arg(limit.to_string());
+        command.env("LEASEHOLD_STORE", &store.url);
         let ended = Process::run(command).await;
         ended.has_not_said("panicked");
         // With fewer, the system cannot even load the program.
@@ -265,10 +262,8 @@ async fn a_home_that_takes_no_directory_is_said() {
         ("/dev/null", "is not a directory"),
     ] {
         let mut command = leasehold("run k -- true");
-        command
-            .env("HOME", home)
-            .env("LEASEHOLD_STORE", "local:")
-            .env_remove("XDG_STATE_HOME");
+        command.env("HOME", home).env("LEASEHOLD_STORE", "local:");
+        command.env_remove("XDG_STATE_HOME");
         let ended = Process::spawn(command).ends_saying(69, why).await;
         ended.has_said(format!("{home}/.local/state/leasehold"));
         ended.has_said("local:/some/dir");

@@ -171,10 +171,9 @@ async fn a_configuration_that_is_found_is_a_regular_file() {
     fs::create_dir_all(&directory).unwrap();
     make(&directory.join("leasehold.toml"), FileType::Fifo, (0, 0));
     let mut command = leasehold("config");
-    command
-        .env_remove("LEASEHOLD_CONFIG")
-        .env("LEASEHOLD_SYSTEM_CONFIG", "/nowhere")
-        .env("XDG_CONFIG_HOME", store.path("config"));
+    command.env_remove("LEASEHOLD_CONFIG");
+    command.env("LEASEHOLD_SYSTEM_CONFIG", "/nowhere");
+    command.env("XDG_CONFIG_HOME", store.path("config"));
     let ended = Process::run(command).await;
     ended.has_ended_saying(Some(64), "it is a FIFO");
 }

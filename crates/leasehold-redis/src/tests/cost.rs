@@ -102,9 +102,8 @@ fn calls(
     };
     let gate = Gate::new("leasehold:", &"f".repeat(40), &terms_of_set);
     let call = |part: &[(String, Command)]| {
-        let steps = part
-            .iter()
-            .map(|(key, step)| Step::new(key.clone(), step).unwrap());
+        let steps = part.iter();
+        let steps = steps.map(|(key, step)| Step::new(key.clone(), step).unwrap());
         let (steps, all) = (&steps.collect::<Vec<_>>(), false);
         Request::Steps { steps, all }.command(false, kind.terms(&gate, false, audit))
     };
@@ -190,9 +189,8 @@ fn a_pair_costs_no_more_than_the_least_where_many_travel_together() {
             let ours = ours(&mut bench, *together, *kind, None);
             costs.push(pair(&mut bench, &ours));
         }
-        OURS.iter()
-            .zip(&ours_all)
-            .all(|((.., bound), costs)| ratio(costs, &theirs) <= *bound)
+        let mut all = OURS.iter().zip(&ours_all);
+        all.all(|((.., bound), costs)| ratio(costs, &theirs) <= *bound)
     });
     let (script, cpu) = (least(&theirs, 0), least(&theirs, 1));
     eprintln!("µs a pair, fenced minimum: in scripts {script:.2}, in all {cpu:.2}");
@@ -227,9 +225,8 @@ fn an_audit_log_costs_a_part_of_a_pair() {
                 costs.push(pair(&mut bench, &ours));
             }
         }
-        OURS.iter()
-            .zip(&costs)
-            .all(|((.., bound), [without, with])| ratio(with, without) <= *bound)
+        let mut all = OURS.iter().zip(&costs);
+        all.all(|((.., bound), [without, with])| ratio(with, without) <= *bound)
     });
     for ((together, kind, bound), [without, with]) in OURS.iter().zip(&costs) {
         let [(script, all), (script_with, all_with)] =

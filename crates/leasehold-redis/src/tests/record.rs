@@ -97,9 +97,8 @@ fn compare_fields(answer: &Value, record: &Record) -> Option<Vec<u8>> {
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     for entry in &record.waiting {
         if let Some(secret) = entry.secret {
-            let ids = expected
-                .entry(format!(" o{}", secret.expose()).into())
-                .or_default();
+            let owner = format!(" o{}", secret.expose());
+            let ids = expected.entry(owner.into()).or_default();
             let id = entry.id.expose().as_bytes();
             ids.push(u8::try_from(id.len()).unwrap());
             ids.extend_from_slice(id);

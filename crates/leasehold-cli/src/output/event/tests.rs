@@ -12,9 +12,8 @@ fn keys(keys: &[&str]) -> Vec<String> {
 
 /// The keys of these were acquired, with these tokens.
 fn acquired(tokens: &[(&str, Option<u64>)], waited: Duration, announced: bool) -> Event {
-    let tokens = tokens
-        .iter()
-        .map(|(key, token)| ((*key).to_owned(), *token));
+    let tokens = tokens.iter();
+    let tokens = tokens.map(|(key, token)| ((*key).to_owned(), *token));
     let tokens: Vec<_> = tokens.collect();
     let keys: Vec<_> = tokens.iter().map(|(key, _)| key.clone()).collect();
     Event::acquired(&keys, &tokens, waited, None, (false, announced))

@@ -60,9 +60,8 @@ impl Browser {
         // Told to choose, it takes one that is free for IPv6 only, and ends.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let port = free.expect("a free port").port();
-        command
-            .arg(format!("--port={port}"))
-            .env("TMPDIR", profile.path());
+        command.arg(format!("--port={port}"));
+        command.env("TMPDIR", profile.path());
         let driver = Process::spawn(command);
         let line = driver.prints("started successfully").await;
         let port = line.trim_end_matches('.').rsplit(' ').next();
@@ -188,9 +187,8 @@ impl Browser {
         let taken = self.devtools("Page.captureScreenshot", json!({})).await;
         let taken = taken["data"].as_str().expect("a picture");
         let mut command = Command::new("base64");
-        command
-            .arg("--decode")
-            .stdout(File::create(file).expect("a file"));
+        command.arg("--decode");
+        command.stdout(File::create(file).expect("a file"));
         let mut decoding = command.stdin(Stdio::piped()).spawn().expect("coreutils");
         let mut input = decoding.stdin.take().expect("it is piped");
         input.write_all(taken.as_bytes()).expect("it is read");

@@ -124,10 +124,9 @@ impl Store {
     /// The command with these arguments, on this store.
     pub(crate) fn command(&self, arguments: impl Arguments) -> Command {
         let mut command = leasehold(arguments);
-        command
-            .env("LEASEHOLD_STORE", &self.url)
-            .env("XDG_STATE_HOME", self.path("state"))
-            .current_dir(self.files.path());
+        command.env("LEASEHOLD_STORE", &self.url);
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command.current_dir(self.files.path());
         command
     }
 
@@ -423,10 +422,8 @@ pub(crate) fn table<const N: usize>(text: &str) -> Vec<[String; N]> {
     let rows = text.lines().filter(|row| !row.trim().is_empty());
     let row = |row: &str| -> [String; N] {
         let cells = row.split('|').map(|it| it.trim().replace("\\n", "\n"));
-        let cells: Vec<_> = cells.collect();
-        cells
-            .try_into()
-            .unwrap_or_else(|_| panic!("{N} cells: {row}"))
+        let cells = cells.collect::<Vec<_>>().try_into();
+        cells.unwrap_or_else(|_| panic!("{N} cells: {row}"))
     };
     rows.map(row).collect()
 }

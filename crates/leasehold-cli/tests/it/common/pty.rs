@@ -38,10 +38,8 @@ impl Terminal {
         if command.get_envs().all(|(name, _)| name != "TERM") {
             command.env("TERM", "xterm");
         }
-        command
-            .stdin(slave.try_clone().unwrap())
-            .stdout(slave.try_clone().unwrap())
-            .stderr(slave);
+        command.stdin(slave.try_clone().unwrap());
+        command.stdout(slave.try_clone().unwrap()).stderr(slave);
         lead_session(&mut command);
         let child = command.spawn().expect("the program can be started");
         drop(command);
@@ -112,9 +110,8 @@ impl Terminal {
 
     /// Types; `\x03` is Ctrl-C, `\x1a` Ctrl-Z.
     pub(crate) fn types(&mut self, keys: &str) {
-        self.master
-            .write_all(keys.as_bytes())
-            .expect("somebody listens");
+        let typed = self.master.write_all(keys.as_bytes());
+        typed.expect("somebody listens");
     }
 
     /// Types that key again and again, until what is on the screen is so.

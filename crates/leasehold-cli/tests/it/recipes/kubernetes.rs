@@ -34,9 +34,8 @@ struct Container {
 }
 
 fn text(yaml: &Yaml) -> String {
-    yaml.as_str()
-        .map(str::to_owned)
-        .unwrap_or_else(|| panic!("a text: {yaml:?}"))
+    let text = yaml.as_str().map(str::to_owned);
+    text.unwrap_or_else(|| panic!("a text: {yaml:?}"))
 }
 
 fn list(yaml: &Yaml) -> Vec<Yaml> {
@@ -107,9 +106,8 @@ impl Container {
             text(&mount["mountPath"])
         });
         let variables = list(&yaml["env"]);
-        let variables = variables
-            .iter()
-            .map(|it| (text(&it["name"]), text(&it["value"])));
+        let variables = variables.iter();
+        let variables = variables.map(|it| (text(&it["name"]), text(&it["value"])));
         Self {
             name: text(&yaml["name"]),
             is_sidecar: yaml["restartPolicy"].as_str() == Some("Always"),
@@ -132,10 +130,8 @@ impl Container {
 
     /// Starts it in a pod, whose volumes are directories of the machine.
     fn start(&self, pod: &Machine<'_>) -> Process {
-        let words = self
-            .command
-            .iter()
-            .map(|word| pod.real(&self.mounted(pod, word)));
+        let words = self.command.iter();
+        let words = words.map(|word| pod.real(&self.mounted(pod, word)));
         Process::spawn(pod.command(&words.collect::<Vec<_>>(), &self.variables))
     }
 
@@ -149,9 +145,8 @@ impl Container {
 }
 
 fn manifests(kind: &str, sidecar: bool) -> Vec<Manifest> {
-    let all = blocks("yaml")
-        .into_iter()
-        .map(|block| Manifest::parse(&block.text));
+    let all = blocks("yaml").into_iter();
+    let all = all.map(|block| Manifest::parse(&block.text));
     let wanted = |it: &Manifest| it.kind == kind && it.guarded().is_sidecar == sidecar;
     let wanted: Vec<_> = all.filter(wanted).collect();
     assert!(!wanted.is_empty(), "{kind}");
@@ -242,12 +237,10 @@ impl<'a> Shop<'a> {
 
     /// As if it had been written so long ago.
     fn age(&self, by: Duration) {
-        let file = File::options()
-            .write(true)
-            .open(self.file())
-            .expect("the file is there");
-        file.set_modified(SystemTime::now() - by)
-            .expect("the time can be set");
+        let file = File::options().write(true).open(self.file());
+        let file = file.expect("the file is there");
+        let set = file.set_modified(SystemTime::now() - by);
+        set.expect("the time can be set");
     }
 }
 

@@ -11,9 +11,9 @@ use redis::ServerError;
 
 use super::table::{ANSWERS, Answer, Made, Outlook};
 use super::{
-    Dialling, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts, of_connection,
-    of_opening, of_server, refusal,
+    Dialling, foreign, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts, of_connection, of_opening, of_server, refusal,
 };
+use crate::connection::rights;
 
 const FIRST: Dialling = Dialling {
     limit: Duration::from_secs(5),
@@ -289,11 +289,20 @@ fn what_tls_says_passes_if_a_renewal_mends_it() {
 /// It may be an impostor, or a proxy with much to say.
 #[test]
 fn what_a_server_says_is_shown_in_one_line() {
-    for code in ["ODD", "NOPERM", "LHTYPE", "WRONGPASS"] {
-        let said = refusal(code, &format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000))).to_string();
-        assert!(said.contains("[2Jnox") && said.len() < 500, "{said}");
-        assert!(!said.chars().any(char::is_control), "{said:?}");
+    let odd = format!("\u{1b}[2Jno\r\n{}", "x".repeat(10_000));
+    let codes = ["ODD", "NOPERM", "LHTYPE", "WRONGPASS"];
+    let refusals = codes.map(|code| (refusal(code, &odd), 500));
+    let forbidden = redis::Value::BulkString(odd.clone().into());
+    let forbidden = redis::Value::Array(vec![forbidden]);
+    let rights = rights::allowed(&forbidden, "leasehold:").unwrap_err();
+    let others = [(rights, 1_000), (foreign(&odd), 1_000)];
+    for (refused, longest) in refusals.into_iter().chain(others) {
+        let said = refused.to_string();
+        assert!(said.contains("[2Jnox") && said.len() < longest, "{said}");
+        assert!(!said.contains(char::is_control), "{said:?}");
     }
+    let info = rights::fields("redis_version:\u{1b}[2J7").next();
+    assert_eq!(info.unwrap().1, "[2J7");
 }
 
 #[test]

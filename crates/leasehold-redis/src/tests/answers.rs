@@ -3,9 +3,7 @@
 use leasehold_store::ErrorKind;
 use redis::Value;
 
-use super::super::errors;
 use crate::codec::script;
-use crate::connection::rights;
 
 fn bulk(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())
@@ -63,21 +61,4 @@ fn each_answer_of_a_text_of_many_is_whole() {
     let refused = script::read_reply(&longer).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt);
     assert_eq!(script::each_reply(Value::Okay), Err(Value::Okay));
-}
-
-/// It goes to logs and terminals.
-#[test]
-fn what_a_server_says_of_rights_and_kinds_is_shown_in_one_line() {
-    let odd = format!("\u{1b}[2J\r\n{}", "x".repeat(10_000));
-    let forbidden = Value::Array(vec![bulk(odd.as_bytes())]);
-    for refused in [
-        rights::allowed(&forbidden, "leasehold:").unwrap_err(),
-        errors::foreign(&odd),
-    ] {
-        let said = refused.to_string();
-        assert!(said.contains("[2Jx") && said.len() < 1_000, "{said}");
-        assert!(!said.contains(char::is_control), "{said:?}");
-    }
-    let info = rights::fields("redis_version:\u{1b}[2J7").next();
-    assert_eq!(info.unwrap().1, "[2J7");
 }

@@ -138,7 +138,6 @@ impl Counts {
 /// A command on its way to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    connection: u64,
     arguments: Vec<Vec<u8>>,
 }
 
@@ -158,11 +157,6 @@ impl Command {
     /// Its name and its arguments, as sent; there is always a name.
     pub fn arguments(&self) -> &[Vec<u8>] {
         &self.arguments
-    }
-
-    /// Which connection it came on: the first of a proxy is 1.
-    pub fn connection(&self) -> u64 {
-        self.connection
     }
 }
 

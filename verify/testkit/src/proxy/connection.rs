@@ -36,7 +36,6 @@ const CONNECTING: Duration = Duration::from_secs(1);
 
 /// Carries a connection until it is over, or ordered to end; then returns whom to tell.
 pub(super) async fn carry(
-    id: u64,
     (client, peer): (TcpStream, IpAddr),
     upstream: SocketAddr,
     shared: Arc<Shared>,
@@ -64,7 +63,7 @@ pub(super) async fn carry(
 
     let (to_server, for_server) = mpsc::unbounded_channel();
     let (to_client, for_client) = mpsc::unbounded_channel();
-    let conversation = Conversation::new((id, peer), Arc::clone(&shared), [to_server, to_client]);
+    let conversation = Conversation::new(peer, Arc::clone(&shared), [to_server, to_client]);
     let conversation = Arc::new(Mutex::new(conversation));
     let attend = |end, socket, parcels| {
         let (conversation, shared) = (Arc::clone(&conversation), Arc::clone(&shared));

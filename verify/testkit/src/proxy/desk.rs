@@ -98,7 +98,7 @@ impl Desk {
         let (shared, upstream) = (Arc::clone(&self.shared), self.upstream);
         tokio::spawn(async move {
             let ordered =
-                connection::carry(id, (client, peer), upstream, Arc::clone(&shared), inbox).await;
+                connection::carry((client, peer), upstream, Arc::clone(&shared), inbox).await;
             shared.counts.send_modify(|counts| counts.open -= 1);
             ordered.map(|done| done.send(()));
         });

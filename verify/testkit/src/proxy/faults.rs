@@ -175,7 +175,6 @@ pub(super) struct Over;
 
 /// What one connection has carried so far, and what is to become of the rest.
 pub(super) struct Conversation {
-    id: u64,
     peer: IpAddr,
     shared: Arc<Shared>,
     /// By [`Direction`].
@@ -213,12 +212,11 @@ struct Loss {
 
 impl Conversation {
     pub(super) fn new(
-        (id, peer): (u64, IpAddr),
+        peer: IpAddr,
         shared: Arc<Shared>,
         to: [mpsc::UnboundedSender<Parcel>; 2],
     ) -> Self {
         Self {
-            id,
             peer,
             shared,
             to,
@@ -263,7 +261,6 @@ impl Conversation {
 
     fn request(&mut self, faults: &mut Faults, frame: Vec<u8>) {
         let command = Command {
-            connection: self.id,
             arguments: resp::strings(&frame),
         };
         if self.deaf {

@@ -35,10 +35,6 @@ impl Nested {
     async fn ask(&self) {
         self.gate.open().await;
     }
-
-    async fn finish(self) -> Finished {
-        self.process.finish().await
-    }
 }
 
 async fn waits(store: &Store, key: &str) {
@@ -53,12 +49,10 @@ async fn of_two_nested_runs_the_younger_gives_up(store: &Store) {
     waits(store, "y").await;
     younger.ask().await;
 
-    let younger = younger.finish().await;
-    younger.has_ended_saying(Some(75), "holds x and waits for y");
+    let waits = "holds x and waits for y";
+    let younger = younger.process.ends_saying(75, waits).await;
     younger.has_said("deadlock");
-    let older = older.finish().await;
-    older.has_code(Some(0));
-    older.has_shown("done");
+    older.process.ends(0).await.has_shown("done");
 }
 
 async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
@@ -101,8 +95,8 @@ async fn three_of_all_kinds_are_found_and_shown(store: &Store) {
     a.process.says("leasehold: hint: end one of them").await;
     // Whoever ends one of them lets the others go on.
     a.process.ends_by(Signal::TERM).await;
-    for ended in [b.finish().await, c.finish().await] {
-        ended.has_code(Some(0));
+    for nested in [b, c] {
+        nested.process.ends(0).await;
     }
     store.run("deadlocks").await.has_printed(Some(0), "");
 }
@@ -114,8 +108,8 @@ async fn a_reader_behind_a_writer_tells_that_it_waits_for_itself(store: &Store) 
     let writer = store.spawn("run k -- true");
     waits(store, "k").await;
     nested.ask().await;
-    let ended = nested.finish().await;
-    ended.has_ended_saying(Some(9), "holds k and waits for k");
+    let waits = "holds k and waits for k";
+    nested.process.ends_saying(9, waits).await;
     writer.finish().await.has_code(Some(0));
 }
 
@@ -125,8 +119,7 @@ async fn what_can_go_on_is_no_deadlock(store: &Store) {
     waiting.ask().await;
     waits(store, "job").await;
     store.run("deadlocks").await.has_code(Some(0));
-    let ended = waiting.finish().await;
-    ended.has_code(Some(75));
+    let ended = waiting.process.ends(75).await;
     ended.has_not_said("deadlock");
 }
 

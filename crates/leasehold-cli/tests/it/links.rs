@@ -180,17 +180,13 @@ fn the_site_has_every_page_once() {
     };
     let is_orphan = |page: &&String| !listed.contains(page) && !of_a_directory(page);
     let orphans: Vec<_> = found.iter().filter(is_orphan).collect();
-    assert!(
-        orphans.is_empty(),
-        "add these to docs/site/pages.txt: {orphans:?}"
-    );
+    let add = "add these to docs/site/pages.txt";
+    assert!(orphans.is_empty(), "{add}: {orphans:?}");
     let named: Vec<_> = listed.iter().filter(|name| !name.ends_with('*')).collect();
     let is_gone = |name: &&&String| !found.contains(**name);
     let gone: Vec<_> = named.iter().filter(is_gone).collect();
-    assert!(
-        gone.is_empty(),
-        "docs/site/pages.txt names what is not there: {gone:?}"
-    );
+    let names = "docs/site/pages.txt names what is not there";
+    assert!(gone.is_empty(), "{names}: {gone:?}");
     let once: BTreeSet<_> = listed.iter().collect();
     assert_eq!(once.len(), listed.len(), "each is named once");
 }

@@ -63,8 +63,7 @@ async fn the_one_who_waits_is_told_twice(store: &Store) {
     assert!(said.contains(&format!("(pid {})", holder.pid())), "{said}");
     holder.ends_by(Signal::TERM).await.has_code(Some(0));
     waiter.says("leasehold: acquired k after ").await;
-    let ended = waiter.finish().await;
-    assert_eq!(ended.code(), Some(0));
+    let ended = waiter.ends(0).await;
     assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
     let token: u64 = ended.stdout.trim()["token ".len()..].parse().unwrap();
     assert!(token > first);
@@ -263,8 +262,7 @@ async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
     assert_eq!(held["key"], "k");
     assert!(held["token"].as_u64().unwrap() > token);
     store.run("break -y k").await;
-    let ended = holder.finish().await;
-    assert_eq!(ended.code(), Some(79));
+    let ended = holder.ends(79).await;
     let lost = events(&ended.stderr);
     assert_eq!(lost[1]["event"], "lost", "{lost:?}");
     let reasons = [json!("gone"), json!("revoked")];

@@ -225,10 +225,8 @@ fn files_that_a_user_names_are_opened_in_one_place() {
             }
         }
     }
-    assert!(
-        unknown.is_empty(),
-        "open these by user_file.rs: {unknown:#?}"
-    );
+    let open = "open these by user_file.rs";
+    assert!(unknown.is_empty(), "{open}: {unknown:#?}");
     assert!(unused.is_empty(), "nothing to allow: {unused:?}");
     let all = "use std::fs::{self, OpenOptions as O}; use tokio::fs as t; fs::read(p);
         std::fs::File::create(p); libc::openat(d);";

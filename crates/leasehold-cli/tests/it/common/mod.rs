@@ -239,15 +239,9 @@ impl Target for &Store {
     }
 }
 
-impl Target for &str {
+impl<T: AsRef<str> + ?Sized> Target for &T {
     fn with(self, arguments: impl Arguments) -> Command {
-        at(self, arguments)
-    }
-}
-
-impl Target for &String {
-    fn with(self, arguments: impl Arguments) -> Command {
-        at(self, arguments)
+        at(self.as_ref(), arguments)
     }
 }
 

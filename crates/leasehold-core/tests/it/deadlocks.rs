@@ -328,8 +328,7 @@ fn children_of_one_context_do_not_block_each_other() {
 fn who_waits_for_itself_is_found() {
     let outer = ClaimContext::from_random(1);
     let inner = outer.child(2).unwrap();
-    let keys = [mutex(claim(&outer, "a"), &[claim(&inner, "b")])];
-    let found = Deadlocks::among(&keys);
+    let found = Deadlocks::among(&[mutex(claim(&outer, "a"), &[claim(&inner, "b")])]);
     assert_eq!(found.circles.len(), 1);
     assert_eq!(found.circles[0][0].holds, [(0, 0)]);
     // Also in one context, and who has no token.

@@ -197,8 +197,7 @@ fn who_follows_another_claim_of_its_client_is_not_passed_over() {
     let is_granted =
         |event: &Event| matches!(event, Event::Granted { behind, .. } if behind.is_some());
     assert!(outcome.events.iter().any(is_granted), "{outcome:?}");
-    let applied = queue.deliver(&mut outcome, listens, |_| false);
-    for unheard in applied {
+    for unheard in queue.deliver(&mut outcome, listens, |_| false) {
         let Command::Unheard { passed, .. } = unheard else {
             panic!("{unheard:?}")
         };

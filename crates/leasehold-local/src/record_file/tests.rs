@@ -98,8 +98,7 @@ fn settled(number: u128) -> Command {
 fn reads_what_was_written() {
     let case = Case::new();
     for _ in 0..30 {
-        let queue = case.held();
-        assert_eq!(case.read().unwrap(), queue);
+        assert_eq!(case.held(), case.read().unwrap());
     }
 }
 
@@ -133,8 +132,7 @@ fn who_looks_while_others_write_finds_no_half_of_a_record() {
     let mut reads = 0;
     let read = unless_damaged_for_good(|| {
         reads += 1;
-        let now = if reads < 3 { &whole[..200] } else { &whole };
-        case.write(now);
+        case.write(if reads < 3 { &whole[..200] } else { &whole });
         let file = case.store.directory.file("records/k.rec", OFlags::RDONLY);
         RecordFile::of(&case.store, "k").read_open(&file.unwrap())
     });
@@ -151,8 +149,7 @@ fn every_half_way_state_is_gone_on_from() {
         case.write(vec![0; made]);
         case.forget();
         assert_eq!(case.read().unwrap(), Queue::default());
-        let queue = case.held();
-        assert_eq!(case.read().unwrap(), queue);
+        assert_eq!(case.held(), case.read().unwrap());
         assert_eq!(fs::metadata(case.path()).unwrap().len(), 4096);
     }
     // In its place, to the other half, to more room, and back to less.
@@ -377,8 +374,7 @@ fn a_record_has_the_room_that_it_needs() {
     case.held();
     assert_eq!(size(), 4096);
     for id in 2..200 {
-        let queue = case.step(&claim(id));
-        assert_eq!(case.read().unwrap(), queue);
+        assert_eq!(case.step(&claim(id)), case.read().unwrap());
     }
     assert!(size() > 40_000);
     for id in 1..200 {
@@ -422,8 +418,7 @@ fn claims_of_an_earlier_boot_are_void_and_tokens_rise() {
     let mut queue = case.read().unwrap();
     assert!(queue.is_empty());
     queue.apply(&claim(2), StoreTime(0));
-    let snapshot = queue.look(case.store.clock.now());
-    let rises = snapshot.last_token > held;
+    let rises = queue.look(case.store.clock.now()).last_token > held;
     assert!(rises, "even with a clock that went back");
     for id in 2..5 {
         let queue = case.step(&claim(id));
@@ -507,8 +502,7 @@ fn a_torn_record_of_an_earlier_boot_is_void_and_so_is_one_of_an_earlier_format()
         file.unwrap().set_modified(UNIX_EPOCH).unwrap();
         case.forget();
         assert_eq!(case.read().unwrap(), Queue::default());
-        let queue = case.held();
-        assert_eq!(case.read().unwrap(), queue);
+        assert_eq!(case.held(), case.read().unwrap());
     }
 }
 

@@ -95,8 +95,7 @@ fn history() -> impl Iterator<Item = (StoreTime, u64, Steps<'static>)> {
             ring: Cow::Owned(vec![inbox(dice(5)), inbox(5), inbox(dice(5))]),
             commands: Cow::Owned(commands),
         };
-        let dead = if dice(3) == 0 { dice(8) } else { 0 };
-        (at, dead, steps)
+        (at, if dice(3) == 0 { dice(8) } else { 0 }, steps)
     })
 }
 
@@ -284,8 +283,7 @@ fn what_is_damaged_is_not_believed() {
     let (_, _, steps) = history().next().unwrap();
     let whole = entry::encode(&steps).unwrap();
     let followed = |base: Vec<u8>, entries| {
-        let news = news(Some(base), entries, 1);
-        let followed = Copy::default().follow(&key, &news, &inbox(1));
+        let followed = Copy::default().follow(&key, &news(Some(base), entries, 1), &inbox(1));
         followed.err().map(|error| error.kind())
     };
     // As an entry, and as a base.

@@ -95,8 +95,7 @@ async fn they_are_read_again_for_a_sentinel_and_its_primary() {
     let sentinel = RedisServer::builder().sentinel();
     let sentinel = encrypted(sentinel.config("sentinel", &watched));
     // Both have the same authority.
-    let certificates = renew(&[&sentinel, &server]);
-    let copies = Copies::of(&certificates);
+    let copies = Copies::of(&renew(&[&sentinel, &server]));
     let (at, parameters) = (sentinel.address(), copies.parameters());
     // A Sentinel and the server that it names have a tenth and a quarter of it each.
     let url = format!("rediss-sentinel://{at}/mine?{parameters}&connect_timeout=30s");

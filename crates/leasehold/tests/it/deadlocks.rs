@@ -22,8 +22,7 @@ async fn clients() -> (Client, Client) {
 async fn wait_for(client: Client, key: &str, context: ClaimContext) -> Result<(), Error> {
     let how = LockOptions::new().deadlock_timeout(AFTER);
     let lock = client.mutex(key)?.with_context(&context);
-    let lease = lock.lock_opts(how).await?;
-    let _ = lease.release().await?;
+    let _ = lock.lock_opts(how).await?.release().await?;
     Ok(())
 }
 

@@ -70,8 +70,7 @@ fn calls(text: &str) -> impl Iterator<Item = (String, String)> {
         let found = text.match_indices(&call);
         let found: Vec<_> = found.map(|(at, it)| at + it.len()).collect();
         found.into_iter().filter_map(move |at| {
-            let rest = text[at..].trim_start();
-            let inner = rest.strip_prefix(['(', '{'])?;
+            let inner = text[at..].trim_start().strip_prefix(['(', '{'])?;
             let mut open = 1;
             let end = inner.find(|letter| {
                 open += i32::from("({".contains(letter)) - i32::from(")}".contains(letter));

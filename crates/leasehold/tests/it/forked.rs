@@ -177,8 +177,7 @@ fn keep_busy(client: &Client, signals: &[LossSignal], stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             assert!(signals.iter().all(|signal| signal.reason().is_none()));
             assert!(mutex.try_lock().await.unwrap().is_none());
-            let lease = other.try_lock().await.unwrap();
-            drop((lease, election.observe()));
+            drop((other.try_lock().await.unwrap(), election.observe()));
             client.list("*").await.unwrap();
         }
     });
@@ -379,8 +378,7 @@ async fn a_forked_child_does_not_live_for_its_parent() {
     parent.signal(Signal::KILL);
     parent.wait().await;
     let client = place.connect().await;
-    let mutex = client.mutex(KEY).unwrap();
-    let granted = timeout(LIMIT, mutex.lock()).await;
+    let granted = timeout(LIMIT, client.mutex(KEY).unwrap().lock()).await;
     let lives = kill_process(child, Signal::KILL);
     drop(granted.expect("the parent has died").unwrap());
     lives.expect("the child lives");

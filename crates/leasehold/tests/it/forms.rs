@@ -208,8 +208,7 @@ async fn leaders_and_readers_go_on_after_a_crash() {
     let late = pair.try_recover(&saved).await.unwrap();
     assert!(late.is_none(), "a writer is there");
     drop(writer);
-    let late = pair.recover(&saved, how()).await.unwrap();
-    assert!(late.is_new);
+    assert!(pair.recover(&saved, how()).await.unwrap().is_new);
 
     let (crashed, again) = (a.semaphore("s", 3).unwrap(), b.semaphore("s", 3).unwrap());
     let two = crashed.acquire_many(2).await.unwrap();

@@ -52,8 +52,7 @@ pub(crate) async fn granted_role(url: &str, name: &str, settings: &[&str]) -> St
 /// A session that has done this in a transaction, and sleeps before its end.
 pub(crate) async fn asleep(url: &str, work: &str) -> Process {
     let work = format!("begin; {work}; select pg_sleep(600)");
-    let work = work.replace("{schema}", schema(url));
-    let session = Process::spawn(psql(database(url), &work));
+    let session = Process::spawn(psql(database(url), &work.replace("{schema}", schema(url))));
     let sleeps = "select count(*) from pg_stat_activity \
                   where wait_event = 'PgSleep' and query like '%{schema}.%'";
     until("it sleeps", async || sql(url, sleeps) == "1").await;
@@ -185,8 +184,7 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
 #[tokio::test]
 async fn a_role_without_rights_is_told_what_to_grant() {
     let fresh = Fresh::direct();
-    let url = fresh.url().await;
-    let theirs = granted_role(url, "poor", &[]).await;
+    let theirs = granted_role(fresh.url().await, "poor", &[]).await;
     use_once(&leasehold::connect(&theirs).await.unwrap(), "k").await;
 }
 
@@ -209,8 +207,7 @@ async fn a_server_that_is_killed_has_kept_all() {
 async fn who_gets_no_connection_is_told_what_to_raise() {
     let server = Postgres::start_with("max_connections = 10");
     let fresh = Fresh::at(&server.url(), "");
-    let url = fresh.url().await;
-    let connect = async || leasehold::connect(url).await;
+    let connect = async || leasehold::connect(fresh.url().await).await;
     let mut clients = Vec::new();
     let error = loop {
         match connect().await {

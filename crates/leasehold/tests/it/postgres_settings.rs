@@ -104,8 +104,7 @@ async fn end_at_the_server(locks: &str, steps: &[String]) {
     use_once(&fresh.connect().await, "k").await;
     let _session = asleep(url, locks).await;
     let run = |step: &String| {
-        let step = step.replace("{schema}", schema(url));
-        Process::run(psql(database(url), &step))
+        Process::run(psql(database(url), &step.replace("{schema}", schema(url))))
     };
     for ended in join_all(steps.iter().map(run)).await {
         ended.has_said("due to lock timeout");

@@ -299,8 +299,7 @@ async fn a_flood_of_hints_costs_few_questions() {
             lines.push(format!("{version} c 0 {} {name}", look.at.0));
         }
     }
-    let observer = client.election("k0").unwrap();
-    let mut leaders = observer.observe();
+    let mut leaders = client.election("k0").unwrap().observe();
     let watching = tokio::spawn(async move { while leaders.next().await.is_ok() {} });
     let channel = format!("leasehold:inbox:{}", store.inbox().as_str());
     let flood = vec![(channel, lines.join("\n")); 10];
@@ -315,8 +314,7 @@ async fn a_flood_of_hints_costs_few_questions() {
     let (after, seconds) = (asked(&server.stats()), began.elapsed().as_secs() + 1);
     watching.abort();
     // Four that wait, and one that looks, with two questions each time.
-    let askers = CLAIMS as u64 + 2;
-    let most = askers * (20 + 25 * seconds);
+    let most = (CLAIMS as u64 + 2) * (20 + 25 * seconds);
     let questions = after - before;
     assert!(
         questions <= most,

@@ -48,8 +48,7 @@ impl Refusals {
 /// A client, and how its requests have failed.
 pub(crate) async fn client(url: &str) -> (Client, Refusals) {
     let refusals = Refusals::default();
-    let client = builder(url, &refusals).connect().await;
-    (client.unwrap(), refusals)
+    (builder(url, &refusals).connect().await.unwrap(), refusals)
 }
 
 fn builder(url: &str, refusals: &Refusals) -> ClientBuilder {

@@ -86,8 +86,7 @@ async fn silent_sentinels_are_passed_over() {
     // Accepts, and answers nothing.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let good = FakeSentinel::start(Some((server.port(), 1))).await;
-    let silent_port = silent.local_addr().unwrap().port();
-    let nodes = members([1, silent_port, good.port]);
+    let nodes = members([1, silent.local_addr().unwrap().port(), good.port]);
     let url = format!("redis-sentinel://{nodes}/mymaster");
     granted(&connect(&url).await.unwrap(), 1).await;
 }

@@ -369,8 +369,7 @@ async fn schedule(parameters: &str, seed: u64) -> (Option<(u64, u64)>, usize) {
     }
     ended.store(true, Ordering::SeqCst);
     contenders.join_all().await;
-    let held = holds.lock().unwrap().len();
-    (overlap(&holds), held)
+    (overlap(&holds), holds.lock().unwrap().len())
 }
 
 /// Where two held at once, by seed and tokens, and how often one did.

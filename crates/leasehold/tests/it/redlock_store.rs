@@ -16,8 +16,7 @@ fn start(program: Program) -> Shared {
 }
 
 fn fresh(set: &'static Shared) -> Case {
-    let url = set.url();
-    let case = Case::at(url.trim_end_matches('?'), &set.servers);
+    let case = Case::at(set.url().trim_end_matches('?'), &set.servers);
     case.marked().slow()
 }
 

@@ -377,11 +377,9 @@ async fn a_recovery_ends_with_its_limit() -> Result<(), leasehold::Error> {
 #[tokio::test(start_paused = true)]
 async fn work_that_is_done_stays_done() -> Result<(), leasehold::Error> {
     let store = TestStore::new();
-    let short = Duration::from_secs(2);
-    let client = store.builder().ttl(short).connect().await?;
+    let client = store.builder().ttl(Duration::from_secs(2)).connect().await?;
     let report = client.mutex("report")?;
-    let work = report.with_lock(async |_| store.make_unavailable());
-    work.await?;
+    report.with_lock(async |_| store.make_unavailable()).await?;
     store.restore();
     let lease = report.lock().await?;
     store.make_slow(Duration::from_secs(60));

@@ -63,8 +63,7 @@ impl Far {
     /// Whether both clients have their inboxes. One that was kept waiting for too long has another
     /// soon.
     async fn both_listen(&self) -> bool {
-        let inboxes = self.raw.list_children("/inboxes").await;
-        inboxes.unwrap().len() == 2
+        self.raw.list_children("/inboxes").await.unwrap().len() == 2
     }
 
     /// Cuts the connection off until the session of one of both has expired.
@@ -315,8 +314,7 @@ async fn nodes_that_are_removed_are_made_again() {
     remove(&raw, "/keys/k").await;
     remove(&raw, "/keys").await;
     assert!(client.list("*").await.unwrap().is_empty());
-    let lease = try_lock(&client, "k").await.expect("free");
-    assert!(lease.token() > token);
+    assert!(try_lock(&client, "k").await.expect("free").token() > token);
 }
 
 /// With a user, nobody else can use what it has made, and no message repeats the password.

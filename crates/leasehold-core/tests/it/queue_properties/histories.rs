@@ -208,8 +208,7 @@ fn note(number: usize) -> Option<Note> {
 
 /// Most claims fit the key's kind; one kind in twelve is of the other.
 fn mode(permits: u32, kind: usize) -> Mode {
-    let lock = (permits == 0) != (kind == KINDS - 1);
-    if lock {
+    if (permits == 0) != (kind == KINDS - 1) {
         return lock_mode(kind.is_multiple_of(2));
     }
     let of = permits.max(2);

@@ -111,8 +111,7 @@ fn whoever_loses_a_claim_is_told(world: &World, taken: &Taken<'_>) {
     let adopted = |event: &&Event| matches!(event, Event::Adopted { .. });
     let adopted: Vec<_> = taken.outcome.events.iter().filter(adopted).collect();
     for event in &adopted {
-        let arrival = event.arrival().unwrap();
-        let former = record_inbox(taken.before, arrival);
+        let former = record_inbox(taken.before, event.arrival().unwrap());
         assert_eq!(former.as_ref(), Some(event.inbox()));
     }
     let moved = after.iter().filter(|arrival| {

@@ -59,8 +59,7 @@ fn worlds(broken: Broken, wanted: impl Fn(Fault) -> bool) -> (Counts, Option<Str
     let mut runner = proptest::test_runner::TestRunner::new_with_rng(config, rng);
     let mut all = Counts::default();
     for number in 0..cases() {
-        let climate = strategy.new_tree(&mut runner).unwrap().current();
-        let (had, faults) = live(&climate);
+        let (had, faults) = live(&strategy.new_tree(&mut runner).unwrap().current());
         all.add_all(&had);
         if let Some((fault, what)) = faults.into_iter().find(|(fault, _)| wanted(*fault)) {
             return (all, Some(format!("{fault:?} in world {number}: {what}")));

@@ -162,8 +162,7 @@ async fn hold(
     for _ in 0..dice.roll(3) {
         sleep(ttl / 4).await;
         let sent = Instant::now();
-        let renewed = store.renew(key, &Renew::new(id.clone(), ttl)).await;
-        match renewed {
+        match store.renew(key, &Renew::new(id.clone(), ttl)).await {
             Ok(answer) if answer.holds() => {
                 witness.believes(number, sent, sent + ttl - drift_allowance(ttl));
             }

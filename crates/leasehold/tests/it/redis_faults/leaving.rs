@@ -76,8 +76,7 @@ async fn a_program_that_shuts_its_client_down_leaves_nothing() {
             let lease = lock(&ours).await;
             let contended = ours.mutex(KEY).unwrap();
             times_out(async |limit| contended.lock_within(limit).await).await;
-            let election = ours.election("leader").unwrap();
-            let leadership = election.campaign("").await.unwrap();
+            let leadership = ours.election("leader").unwrap().campaign("").await.unwrap();
             let mutex = ours.mutex("leader").unwrap();
             let mut candidate = Box::pin(mutex.lock());
             assert!(futures_util::poll!(candidate.as_mut()).is_pending());

@@ -35,6 +35,12 @@ pub(crate) enum Verb {
     Watch,
 }
 
+/// So many of these.
+macro_rules! verbs {
+    ($($verb:ident $(($to:expr))?)*) => { &[$(Verb::$verb $(($to))?),*] };
+}
+pub(crate) use verbs;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Move {
     pub(crate) who: usize,

@@ -26,13 +26,8 @@ fn leader(cast: &Cast) -> Leader {
     Some((first.claim.arrival, first.token, first.claim.note))
 }
 
-const ALL: [Verb; 14] = {
-    use Verb::*;
-    [
-        Join, Join, Join, Renew, Renew, Release, Release, Die, Note, Note, Rotate, GiveAway, Break,
-        Watch,
-    ]
-};
+const ALL: &[Verb] =
+    verbs![Join Join Join Renew Renew Release Release Die Note Note Rotate GiveAway Break Watch];
 
 /// Whoever watches looks when it hears, and then knows the first holder until it
 /// hears again.
@@ -88,18 +83,18 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn watchers_know_the_leader(script in script(&ALL)) {
+    fn watchers_know_the_leader(script in script(ALL)) {
         watchers_know(candidate, &script);
     }
 
     #[test]
-    fn watchers_know_the_first_of_several_holders(script in script(&ALL)) {
+    fn watchers_know_the_first_of_several_holders(script in script(ALL)) {
         watchers_know(anybody, &script);
     }
 
     /// A term is a token: the next one is always higher.
     #[test]
-    fn terms_strictly_increase(script in script(&ALL)) {
+    fn terms_strictly_increase(script in script(ALL)) {
         let mut cast = Cast::new(candidate);
         let mut last: Option<(Arrival, Token, u32)> = None;
         for step in &script {

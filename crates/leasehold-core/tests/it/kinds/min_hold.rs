@@ -27,12 +27,8 @@ fn held_for(who: usize, min_hold: Duration) -> Command {
     })
 }
 
-const ALL: [Verb; 12] = {
-    use Verb::*;
-    [
-        Join, Join, Join, Renew, Release, Release, Release, Die, Die, Unheard, Rotate, Downgrade,
-    ]
-};
+const ALL: &[Verb] =
+    verbs![Join Join Join Renew Release Release Release Die Die Unheard Rotate Downgrade];
 
 proptest! {
     #![proptest_config(config())]
@@ -40,7 +36,7 @@ proptest! {
     /// Released, dead or lapsed: nobody else has the key before. A grant that
     /// was not heard is cut; once its client has found it, its hold counts again.
     #[test]
-    fn nobody_else_holds_before_its_time(script in script(&ALL)) {
+    fn nobody_else_holds_before_its_time(script in script(ALL)) {
         let mut cast = Cast::new(wants);
         // Whose grant keeps the key, until when.
         let mut grants: BTreeMap<Arrival, StoreTime> = BTreeMap::new();

@@ -2,17 +2,14 @@
 
 use crate::kinds::cast::*;
 
-const BUSY: [Verb; 7] = {
-    use Verb::*;
-    [Join, Join, Release, Release, Release, Die, Renew]
-};
+const BUSY: &[Verb] = verbs![Join Join Release Release Release Die Renew];
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn all_or_nothing(
-        scripts in prop::collection::vec(script(&BUSY), 1..5),
+        scripts in prop::collection::vec(script(BUSY), 1..5),
         reads in prop::collection::vec(any::<bool>(), 5),
         waits in any::<bool>(),
     ) {

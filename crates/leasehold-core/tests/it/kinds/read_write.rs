@@ -26,19 +26,15 @@ fn they_come_in_turn(seen: &Snapshot) {
     assert!(!read || first.mode == Mode::EXCLUSIVE, "{seen:?}");
 }
 
-const ALL: [Verb; 11] = {
-    use Verb::*;
-    [
-        Join, Join, Join, Renew, Release, Release, Die, Downgrade, Rotate, GiveAway, Break,
-    ]
-};
+const ALL: &[Verb] =
+    verbs![Join Join Join Renew Release Release Die Downgrade Rotate GiveAway Break];
 
 proptest! {
     #![proptest_config(config())]
 
     /// Also while clients die, lapse, downgrade, and give their claims away.
     #[test]
-    fn readers_and_writers_never_overlap(script in script(&ALL)) {
+    fn readers_and_writers_never_overlap(script in script(ALL)) {
         let mut cast = Cast::new(wants);
         for step in &script {
             cast.play(step);

@@ -16,12 +16,7 @@ fn wants(who: usize) -> Claim {
     }
 }
 
-const ALL: [Verb; 11] = {
-    use Verb::*;
-    [
-        Join, Join, Join, Join, Renew, Renew, Release, Release, Die, Rotate, Break,
-    ]
-};
+const ALL: &[Verb] = verbs![Join Join Join Join Renew Renew Release Release Die Rotate Break];
 
 proptest! {
     #![proptest_config(config())]
@@ -30,7 +25,7 @@ proptest! {
     /// lock is free exactly when its owner's last claim has left, all that hold
     /// are one owner's and share its token, and none of that owner's waits.
     #[test]
-    fn the_last_claim_of_an_owner_frees_the_lock(script in script(&ALL)) {
+    fn the_last_claim_of_an_owner_frees_the_lock(script in script(ALL)) {
         let mut cast = Cast::new(wants);
         for step in &script {
             cast.play(step);

@@ -45,19 +45,14 @@ fn means_the_same_later(command: &Command) -> bool {
     }
 }
 
-const ALL: [Verb; 10] = {
-    use Verb::*;
-    [
-        Join, Join, Join, Renew, Release, Release, Downgrade, Note, Rotate, GiveAway,
-    ]
-};
+const ALL: &[Verb] = verbs![Join Join Join Renew Release Release Downgrade Note Rotate GiveAway];
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn a_request_that_comes_again_does_nothing_more(
-        script in script(&ALL),
+        script in script(ALL),
         again in prop::collection::vec((0_usize..4, any::<prop::sample::Index>()), 60),
     ) {
         let mut once = Cast::new(wants);
@@ -97,7 +92,7 @@ proptest! {
     /// Also where clients die, and it comes again at once.
     #[test]
     fn a_verb_that_comes_again_at_once_finds_nothing_to_do(
-        script in script(&[&ALL[..], &[Verb::Die, Verb::Watch]].concat()),
+        script in script(&[ALL, verbs![Die Watch]].concat()),
     ) {
         let mut cast = Cast::new(wants);
         for step in &script {

@@ -23,13 +23,8 @@ fn units(seen: &Snapshot) -> u64 {
     seen.capacity.map_or(0, Capacity::units)
 }
 
-const ALL: [Verb; 10] = {
-    use Verb::*;
-    let [same, smaller, larger] = [Resize(PERMITS), Resize(2), Resize(7)];
-    [
-        Join, Join, Join, Renew, Release, Die, Rotate, same, smaller, larger,
-    ]
-};
+const ALL: &[Verb] =
+    verbs![Join Join Join Renew Release Die Rotate Resize(PERMITS) Resize(2) Resize(7)];
 
 proptest! {
     #![proptest_config(config())]
@@ -37,7 +32,7 @@ proptest! {
     /// More may be held for a while after the semaphore shrank: what was granted
     /// before, and nothing new.
     #[test]
-    fn no_more_is_granted_than_there_is(script in script(&ALL)) {
+    fn no_more_is_granted_than_there_is(script in script(ALL)) {
         let mut cast = Cast::new(wants);
         for step in &script {
             let Some(command) = cast.command(step) else { continue };

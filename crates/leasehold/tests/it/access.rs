@@ -1,15 +1,12 @@
 //! What an application brings: options, credentials for each connection, certificates.
 
 use std::io;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold::store::StoreOptions;
-use leasehold::store::redis::{RedisClusterOptions, RedisOptions};
+use leasehold::store::redis::RedisClusterOptions;
 use leasehold::{Credentials, CredentialsProvider, Error};
-use leasehold_testkit::server::RedisServer;
 
-use crate::steps::*;
+use crate::redis_support::*;
 
 /// A vault, and how often it was asked.
 #[derive(Clone, Default)]

@@ -6,12 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use leasehold_testkit::process::PATIENCE;
-use leasehold_testkit::server::{ClientCertificate, RedisServer, RedisServerBuilder};
+use leasehold_testkit::server::{ClientCertificate, RedisServerBuilder};
 use leasehold_testkit::tls::Certificates;
 use tempfile::TempDir;
 
-use crate::redis_support::until_answered;
-use crate::steps::*;
+use crate::redis_support::*;
 
 /// A client's own copies of an authority, a certificate and its key.
 struct Copies(TempDir);

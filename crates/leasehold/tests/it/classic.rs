@@ -7,14 +7,12 @@ use std::sync::mpsc::{Sender, channel};
 use leasehold::core::{Claim, ClaimReply, Mode, Note, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
-use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedisOptions, RedlockStore};
+use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedlockStore};
 use leasehold::{Retry, Token};
 use leasehold_testkit::deployment::Cluster;
-use leasehold_testkit::server::RedisServer;
 
-use crate::redis_support::rate;
-use crate::redlock_support::{Program, Set};
-use crate::steps::*;
+use crate::redis_support::*;
+use crate::redlock_support::Set;
 
 async fn classic(server: &RedisServer) -> Client {
     at(&format!("{}?layout=classic", server.url())).await

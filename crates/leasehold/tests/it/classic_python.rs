@@ -4,10 +4,8 @@
 use leasehold::{Loss, Mutex, RenewalPolicy};
 use leasehold_testkit::expect::times_out;
 use leasehold_testkit::redis_py::RedisPy;
-use leasehold_testkit::server::{Program, RedisServer};
-use tokio::task::JoinSet;
 
-use crate::steps::*;
+use crate::redis_support::*;
 
 const KEY: &str = "invoice-42";
 

@@ -2,7 +2,6 @@
 //! The module `linked` finds what is left out.
 #![cfg(feature = "local")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use futures_util::FutureExt as _;

@@ -6,11 +6,9 @@ use std::collections::HashMap;
 use leasehold::Token;
 use leasehold::fence::Fenced;
 use leasehold::fence::redis::{Error, Register, Stored};
-use leasehold_testkit::dice::Dice;
-use leasehold_testkit::server::RedisServer;
 use redis::aio::MultiplexedConnection;
 
-use crate::steps::*;
+use crate::redis_support::*;
 
 async fn start() -> (RedisServer, MultiplexedConnection) {
     let server = RedisServer::start();
@@ -237,7 +235,7 @@ async fn under_many_writers_it_never_goes_back() {
     const WRITES: u64 = 300;
     let server = RedisServer::start();
     let seed = leasehold_store::random::random_u64();
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for writer in 0..WRITERS {
         let mut c = connect(&server.url()).await;
         tasks.spawn(async move {

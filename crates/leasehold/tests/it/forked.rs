@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold::{ClaimIds, LeaseParts, Loss, LossSignal, blocking};
 use leasehold_testkit::process::Process;

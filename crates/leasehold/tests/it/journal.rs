@@ -1,8 +1,6 @@
 //! The journal engine, on the toy of `examples/toy-store`: what is in its way here is a backend that
 //! hesitates, that finds conflicts, and whose answers are lost.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
@@ -12,9 +10,8 @@ use leasehold_store::journal::{
     Append, Appended, Doorbell, Journal, JournalStore, News, Page, PageOf, Position,
 };
 use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
-use leasehold_testkit::dice::Dice;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
 use crate::steps::*;

@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::local_support::{held, try_lock};
-use leasehold::connect;
-use tempfile::TempDir;
+use crate::local_support::*;
 
 /// Removes what is in a directory, as systemd-tmpfiles does with what is old: not what is below a
 /// directory on which it has no exclusive lock.

@@ -7,7 +7,6 @@ use std::fs;
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::*;
 use leasehold::core::{ClaimId, Renew, Snapshot};
-use leasehold::store::local::LocalStore;
 
 /// How soon what a dead process held is free here: the next in line looks every half a second.
 const FREED: Duration = Duration::from_secs(5);

@@ -11,8 +11,6 @@ use leasehold::Access;
 use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
 use leasehold::store::Push;
-use leasehold::store::local::LocalStore;
-use tempfile::TempDir;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 async fn open(directory: &Path) -> LocalStore {

@@ -5,8 +5,6 @@
 use std::process::Command;
 
 use crate::local_support::*;
-use leasehold::{ErrorKind, connect};
-use tempfile::TempDir;
 
 /// A shell in a mount namespace of its own, which prepares it and goes on with the rest.
 fn after(prepare: &str) -> Vec<String> {

@@ -3,11 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::local_support::{LIMIT, Place, has_all, key, parts, release, released};
-use crate::steps::*;
-use leasehold::store::local::LocalStore;
+use crate::local_support::*;
 
 /// A store with records of `a` and `b`, which are free.
 async fn used(place: &Place) -> Arc<LocalStore> {

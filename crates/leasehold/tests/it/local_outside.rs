@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::local_support::{self, *};
-use leasehold::connect;
 use leasehold::core::{LeaseState, Loss};
 use leasehold_testkit::process::Process;
-use tempfile::TempDir;
 
 /// Some user who is not us.
 const OTHER: u32 = 4_242;

@@ -5,7 +5,6 @@ use std::fs;
 
 use crate::local_support::*;
 use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
-use leasehold::store::local::LocalStore;
 
 const TTL: Duration = Duration::from_secs(3);
 

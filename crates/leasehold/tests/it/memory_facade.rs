@@ -1,12 +1,10 @@
 //! The guarantees of the library, on the memory store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use leasehold::store::memory::MemoryStore;
 use leasehold_store::contract::Fixture;
-use tokio::task::JoinSet;
 
 use crate::steps::*;
 

@@ -1,6 +1,6 @@
 //! Facts about claims, as observers and `tracing` receive them.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use leasehold::core::Loss;
 use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};

@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::future::{join_all, try_join_all};
 use leasehold::core::{Claim, Command, Mode, Token};
@@ -15,7 +14,7 @@ use leasehold_testkit::process::Process;
 use leasehold_testkit::tls::Certificates;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::task::{JoinSet, yield_now};
+use tokio::task::yield_now;
 
 use super::log::Log;
 use super::postgres_store::{Fresh, init};

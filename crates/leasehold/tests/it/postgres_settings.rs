@@ -37,7 +37,7 @@ async fn a_lock_that_came_too_late_is_waited_for() {
     in_line(&client, "k", 1).await;
     drop(hand_over(holder, waiter).await);
 
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let client = leasehold::connect(&url).await.unwrap();
         tasks.spawn(async move {

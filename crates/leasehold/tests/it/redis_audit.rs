@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use crate::redis_support::*;
 use leasehold::core::{Claim, ClientInfo, Note, OwnerSecret, Renew, Rotate};
-use leasehold_testkit::proxy::{Direction, Proxy};
 
 /// Each page may take as long as a request does, not all that lie before the key's entries: over a
 /// slow network its log could not be read at all.

@@ -3,8 +3,6 @@
 
 use crate::redis_support::*;
 use leasehold::StoreError;
-use leasehold::store::redis::RedisStore;
-use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::task::JoinHandle;
 
 /// Claims that key, in a task.

@@ -3,10 +3,6 @@
 
 use crate::redis_support::*;
 use leasehold::core::{Arrival, ClaimReply, UNHEARD_CUT};
-use leasehold::store::Push;
-use leasehold::store::redis::RedisStore;
-use leasehold_testkit::process::overload;
-use tokio::task::JoinSet;
 
 #[tokio::test]
 async fn a_lost_connection_comes_back_with_another_epoch() {

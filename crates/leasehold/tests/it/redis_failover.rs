@@ -2,17 +2,10 @@
 //! back.
 #![cfg(feature = "redis")]
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::redis_not_now::client as not_now_client;
+use crate::redis_support::*;
 use leasehold::{LeaseState, Loss};
 use leasehold_testkit::deployment::Sentinels;
-use leasehold_testkit::process::overload;
-use leasehold_testkit::server::RedisServer;
-
-use crate::redis_support::{LEAST_RIGHTS, client_with, fails, until_answered};
-use crate::steps::*;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -29,7 +22,7 @@ async fn fifty_clients_outlive_the_death_of_the_primary() {
     let sentinels = Sentinels::start();
     let over = Arc::new(AtomicBool::new(false));
     let grants = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = tokio::task::JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..50 {
         let lock = client(&sentinels).await.mutex("k").unwrap();
         let (over, grants) = (over.clone(), grants.clone());
@@ -117,7 +110,7 @@ async fn a_primary_without_replicas_is_waited_for() {
     old.kill();
     sentinels.wait_for_another_primary(old).await;
 
-    let mut waiting = tokio::task::JoinSet::new();
+    let mut waiting = JoinSet::new();
     let keys = ["held", "lead", "free", "within"];
     for key in keys {
         let (lock, election) = (waiter.mutex(key).unwrap(), waiter.election(key).unwrap());

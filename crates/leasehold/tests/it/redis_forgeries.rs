@@ -2,18 +2,14 @@
 //! message. No claim is granted, ended or fenced by it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use futures_util::StreamExt;
 use leasehold::core::{Key, LeaseState, Snapshot};
-use leasehold::store::redis::RedisStore;
-use leasehold_testkit::dice::Dice;
-use leasehold_testkit::server::{RedisServer, Stats};
+use leasehold_testkit::server::Stats;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 
-use crate::redis_support::connect;
-use crate::steps::*;
+use crate::redis_support::*;
 
 const CHANNELS_ONLY: &str =
     "on >secret resetkeys resetchannels &leasehold:* -@all +subscribe +psubscribe +publish";

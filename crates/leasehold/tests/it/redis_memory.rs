@@ -1,8 +1,7 @@
 //! The memory use of keys on a server: none for idle keys.
 #![cfg(feature = "redis")]
 
-use crate::redis_support::RedisServer;
-use crate::steps::*;
+use crate::redis_support::*;
 use futures_util::future::try_join_all;
 use leasehold::Error;
 

@@ -8,9 +8,7 @@ use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::{ClientBuilder, Error, LockOptions, Retry};
 use leasehold_testkit::deployment::Cluster;
-use leasehold_testkit::server::Program;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -2,15 +2,10 @@
 //! without the name.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::process::overload;
-use leasehold_testkit::server::Program;
-
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;
 use crate::redlock_support::members;
 use leasehold::core::ClaimReply;
-use leasehold::store::Push;
-use leasehold::store::redis::{RedisOptions, RedisStore};
 
 fn options_of(sentinels: &[&FakeSentinel]) -> RedisOptions {
     let nodes = members(sentinels.iter().map(|sentinel| sentinel.port));

@@ -1,17 +1,11 @@
 //! `restart=quarantine`: servers that lose data, and clients that are not notified.
 #![cfg(feature = "redis")]
 
-use std::sync::atomic::Ordering;
-
 use crate::quarantine_support::{Contention, Witness, retry_after};
 use crate::redis_support::case::{Case, suites};
-use crate::redis_support::{self, fails};
-use crate::steps::*;
-use leasehold::store::redis::{RedisOptions, RedisStore};
+use crate::redis_support::{self, *};
 use leasehold::{LeaseState, Owner, Retry};
 use leasehold_testkit::deployment::Sentinels;
-use leasehold_testkit::dice::Dice;
-use leasehold_testkit::server::{Program, RedisServer};
 
 const SOON: Duration = Duration::from_secs(120);
 

@@ -5,9 +5,6 @@ use leasehold::core::Renew;
 
 use crate::redis_support::{self, *};
 use leasehold::{LeaseState, Loss};
-use leasehold_testkit::proxy::Proxy;
-use leasehold_testkit::server::Program;
-use tokio::task::JoinSet;
 
 fn with_replicas(count: usize) -> (RedisServer, Vec<RedisServer>) {
     let primary = RedisServer::start();

@@ -1,17 +1,12 @@
 //! Missing permissions: degraded mode, and refusals.
 #![cfg(feature = "redis")]
 
-use std::sync::Mutex;
-
 use crate::log::Log;
 use crate::redis_support::*;
 use leasehold::core::{ReleaseReply, StoreTime};
-use leasehold::store::Push;
-use leasehold::store::redis::{
-    ClassicStore, RedisClusterOptions, RedisOptions, RedisStore, RedlockOptions, RedlockStore,
-};
+use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedlockOptions, RedlockStore};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
-use leasehold_testkit::server::{Program, RedisServerBuilder};
+use leasehold_testkit::server::RedisServerBuilder;
 
 const ALL: &str = "on >secret ~* &* +@all";
 

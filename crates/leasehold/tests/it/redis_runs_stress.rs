@@ -1,12 +1,8 @@
 //! Stress tests of runs: cancelled waiters, lost connections, long queues.
 #![cfg(feature = "redis")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use crate::redis_support::*;
 use leasehold::Mutex;
-use leasehold_testkit::dice::Dice;
-use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(20);
 

@@ -1,15 +1,11 @@
 //! Scripts that the server has forgotten: `SCRIPT FLUSH`, or a restart.
 #![cfg(feature = "redis")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::redis_support::*;
 use futures_util::future::join_all;
 use leasehold::StoreError;
 use leasehold::core::Key;
-use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold_testkit::process::overload;
-use leasehold_testkit::proxy::{Held, Proxy};
+use leasehold_testkit::proxy::Held;
 use tokio::task::JoinHandle;
 
 /// Neither a proxy nor a user needs `SCRIPT`.

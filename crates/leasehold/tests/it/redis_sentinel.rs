@@ -4,13 +4,11 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use leasehold::store::redis::{RedisOptions, RedisStore};
 use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
-use leasehold_testkit::server::{Program, RedisServer};
 
 use crate::redis_support::case::{Case, suites};
-use crate::steps::*;
+use crate::redis_support::*;
 
 type Shared = Sentinels;
 

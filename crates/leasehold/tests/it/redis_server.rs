@@ -8,8 +8,7 @@ use leasehold::core::{
     BreakReply, Claim, ClaimReply, ClientInfo, Command, Key, Mode, Note, ReleaseReply, Renew,
     RenewReply, Reply, ResizeReply, Rotate, Standing, Token, WatchReply,
 };
-use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{AllAnswer, Answer, Push};
+use leasehold::store::{AllAnswer, Answer};
 use leasehold::{Access, StoreError, TlsOptions};
 
 fn standing<R: Copy + Into<Reply>>(answer: &Answer<R>) -> Standing {

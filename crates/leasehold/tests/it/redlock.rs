@@ -3,7 +3,6 @@
 
 use futures_util::poll;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::redis_support::{LEAST_RIGHTS, rate};
@@ -14,9 +13,7 @@ use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, To
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 use leasehold_store::StoreError;
 use leasehold_testkit::deployment::Independent;
-use leasehold_testkit::dice::Dice;
 use leasehold_testkit::proxy::{Direction, Proxy};
-use tokio::task::JoinSet;
 
 const SOON: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(10);
@@ -280,7 +277,7 @@ async fn servers_that_swallow_their_answers_are_gone_round() {
 }
 
 /// What several clients believed: from when until when, and with which token.
-type Holds = Arc<std::sync::Mutex<Vec<(SystemTime, SystemTime, u64)>>>;
+type Holds = Arc<Mutex<Vec<(SystemTime, SystemTime, u64)>>>;
 
 /// How often a contender looks until when its lease may be relied on.
 const LOOK: Duration = Duration::from_millis(20);

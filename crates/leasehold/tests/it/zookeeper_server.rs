@@ -10,7 +10,6 @@ use leasehold_store::PushSink;
 use leasehold_store::contract::Fixture as _;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
-use tokio::task::JoinSet;
 use zookeeper_client::{Acl, Acls, AuthId, Client as Raw, CreateMode, Permission};
 
 use super::zookeeper_store::Fresh;

@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command};
 
-use leasehold::connect;
+pub(crate) use leasehold::connect;
 use leasehold::core::{Claim, Key, ReleaseReply};
 use leasehold::store::AllAnswer;
-use leasehold::store::local::{LocalOptions, LocalStore};
+use leasehold::store::local::LocalOptions;
+pub(crate) use leasehold::store::local::LocalStore;
 use leasehold_testkit::process;
-use tempfile::TempDir;
+pub(crate) use tempfile::TempDir;
 
 pub(crate) use crate::steps::*;
 

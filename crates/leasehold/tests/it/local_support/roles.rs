@@ -1,17 +1,14 @@
 //! What the other processes do that tests of the local store start: this program again, in a role.
 
-use std::env;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use leasehold::{Owner, connect};
+use leasehold::Owner;
 use tokio::task::spawn_blocking;
 
-use super::{LIMIT, claim, has_all, held, key, my_role, open, parts, release, try_lock};
-use crate::steps::*;
+use super::*;
 
 /// The minimum hold of who keeps the key: long enough for a busy machine to look while it lasts.
 pub(crate) const MIN_HOLD: Duration = Duration::from_secs(3);

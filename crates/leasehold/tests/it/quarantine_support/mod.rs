@@ -1,18 +1,11 @@
 //! Clients that contend for a key while its server loses data, and a witness of the validity of
 //! each lease.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use leasehold::Error;
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Renew, Reply, Token, drift_allowance};
 use leasehold::store::Answer;
-use leasehold::store::redis::RedisStore;
-use leasehold_testkit::dice::Dice;
-use tokio::task::JoinSet;
 
-use crate::redis_support::connect;
-use crate::steps::*;
+use crate::redis_support::*;
 
 /// The longest TTL that the clients here use.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(1);

@@ -5,21 +5,12 @@ mod failing;
 mod joining;
 mod moving;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use crate::redis_support::{
-    LEAST_RIGHTS, claim, client_with, each_connection_has_another_epoch, key, listen, ms, next,
-    reconnected, release, trying,
-};
-use crate::steps::*;
-use leasehold::store::redis::{RedisClusterOptions, RedisStore};
-use leasehold::store::{AllAnswer, Push};
+use crate::redis_support::*;
+use leasehold::store::AllAnswer;
+use leasehold::store::redis::RedisClusterOptions;
 use leasehold::{LeaseState, Token};
 use leasehold_testkit::deployment::{Cluster, SlotMove, Takeover};
-use leasehold_testkit::server::RedisServer;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 const TICK: Duration = Duration::from_millis(2);
 const KEY: &str = "the-key";

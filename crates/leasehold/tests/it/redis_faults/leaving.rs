@@ -1,7 +1,6 @@
 //! Cancelled and closed clients leave nothing in Redis.
 
 use super::*;
-use leasehold_testkit::dice::Dice;
 use leasehold_testkit::expect::times_out;
 
 fn tasks() -> usize {

@@ -12,18 +12,14 @@ mod nobody;
 mod silence;
 
 use std::env;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold::core::UNHEARD_CUT;
 use leasehold::{LeaseState, Loss, Token};
 use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::proxy::{Command, Direction, End, Proxy};
-use leasehold_testkit::server::{Data, RedisServer};
-use tokio::task::JoinSet;
+use leasehold_testkit::proxy::{Command, End};
+use leasehold_testkit::server::Data;
 
-use crate::redis_support::{connect, ms};
-use crate::steps::*;
+use crate::redis_support::*;
 
 /// What a busy machine may add to a bound that is promised.
 const BUSY: Duration = Duration::from_millis(500);

@@ -1,8 +1,6 @@
 //! The suites of cases on servers that all cases share: a prefix of its own makes each of them a
 //! fresh store.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use async_trait::async_trait;
 use leasehold_redis::{ManyNodes, OneServer, Votes};
 use leasehold_store::access::Access;

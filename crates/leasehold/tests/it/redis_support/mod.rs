@@ -5,11 +5,13 @@ pub(crate) mod fake_sentinel;
 
 use leasehold::StoreError;
 use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
-use leasehold::store::redis::{RedisOptions, RedisStore};
-use leasehold::store::{Listening, Push};
-pub(crate) use leasehold_testkit::server::RedisServer;
+use leasehold::store::Listening;
+pub(crate) use leasehold::store::Push;
+pub(crate) use leasehold::store::redis::{RedisOptions, RedisStore};
+pub(crate) use leasehold_testkit::process::overload;
+pub(crate) use leasehold_testkit::proxy::{Direction, Proxy};
+pub(crate) use leasehold_testkit::server::{Program, RedisServer};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 pub(crate) use crate::steps::*;
 

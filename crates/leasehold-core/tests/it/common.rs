@@ -19,6 +19,12 @@ pub(crate) fn config(cases: u32, seed: u64) -> ProptestConfig {
     config
 }
 
+/// The same, but for this.
+pub(crate) fn but<T>(mut it: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut it);
+    it
+}
+
 /// Of a lock: who does not write reads.
 pub(crate) fn lock_mode(writes: bool) -> Mode {
     match writes {

@@ -6,7 +6,7 @@ use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
 use leasehold_core::*;
 use proptest::prelude::*;
 
-use crate::common::settle;
+use crate::common::{but, settle};
 
 const NOW: StoreTime = StoreTime(1_000_000);
 const KEYS: usize = 4;
@@ -276,10 +276,7 @@ proptest! {
 }
 
 fn claim(context: &ClaimContext, id: &str) -> ClaimState {
-    ClaimState {
-        context: Some(context.clone()),
-        ..undeclared(id)
-    }
+    but(undeclared(id), |it| it.context = Some(context.clone()))
 }
 
 /// One that does not say for whom it is made.
@@ -295,10 +292,7 @@ fn undeclared(id: &str) -> ClaimState {
 }
 
 fn mutex(holder: ClaimState, waiters: &[ClaimState]) -> KeyClaims {
-    let with_index = |(index, claim): (usize, &ClaimState)| ClaimState {
-        index,
-        ..claim.clone()
-    };
+    let with_index = |(at, claim): (usize, &ClaimState)| but(claim.clone(), |it| it.index = at);
     KeyClaims {
         units: 1,
         holders: vec![holder],
@@ -382,10 +376,7 @@ fn who_leaves_by_itself_blocks_nobody() {
         ])
     };
     assert_eq!(found(claim(&a, "a")).circles.len(), 1);
-    let kept = ClaimState {
-        leaves: true,
-        ..claim(&a, "a")
-    };
+    let kept = but(claim(&a, "a"), |it| it.leaves = true);
     for first in [kept, undeclared("a")] {
         assert_eq!(found(first), Deadlocks::default());
     }

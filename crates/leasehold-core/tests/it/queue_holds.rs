@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::*;
 
-use crate::common::{self, break_all, standing};
+use crate::common::{self, break_all, but, standing};
 
 const START: StoreTime = StoreTime(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
@@ -142,10 +142,7 @@ fn who_has_just_come_is_waited_for() {
 /// inbox was open. What it said last counts.
 #[test]
 fn who_has_said_that_it_listens_is_passed_over_at_once() {
-    let says = |listens| Now {
-        listens,
-        ..Now::from(START)
-    };
+    let says = |listens| but(Now::from(START), |it| it.listens = listens);
     let claims = || claim(2, "b", Duration::ZERO);
     for (steps, passed) in [
         (vec![(claims(), true)], true),
@@ -178,10 +175,7 @@ fn who_has_said_that_it_listens_is_passed_over_at_once() {
 /// Behind another claim of its client its turn comes later: it is cut, and stays there.
 #[test]
 fn who_follows_another_claim_of_its_client_is_not_passed_over() {
-    let listens = Now {
-        listens: true,
-        ..Now::from(START)
-    };
+    let listens = but(Now::from(START), |it| it.listens = true);
     let claim = |number, by: &str| {
         Command::Claim(Claim {
             inbox: Some(inbox(by)),

@@ -245,10 +245,7 @@ async fn a_claim_is_asked_for_once_or_finds_itself() {
     server.command(&["PERSIST", "k"]);
     assert!(a.renew(&k, &renew).await.unwrap().holds());
     assert!(left() > 0);
-    let noted = Renew {
-        note: Note::new("here").ok(),
-        ..renew
-    };
+    let noted = but(renew, |it| it.note = Note::new("here").ok());
     fails(a.renew(&k, &noted).await, ErrorKind::Unsupported, &[]);
     let released = a.release(&k, &settled(id)).await.unwrap().reply;
     assert_eq!(released, ReleaseReply::Released { held: true });

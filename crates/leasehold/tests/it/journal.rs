@@ -195,10 +195,7 @@ struct Place {
 
 impl Place {
     fn rewriting() -> Self {
-        Self {
-            rewrites: true,
-            ..Self::new(3, 0)
-        }
+        but(Self::new(3, 0), |it| it.rewrites = true)
     }
 
     fn new(conflicts: u64, losses: u64) -> Self {
@@ -333,10 +330,7 @@ async fn a_step_is_one_round_trip() {
 /// A claim for which there is no room is refused, and takes along nothing that is asked with it.
 #[tokio::test]
 async fn who_has_no_room_holds_up_nobody() {
-    let place = Place {
-        room: Some(2),
-        ..Place::default()
-    };
+    let place = but(Place::default(), |it| it.room = Some(2));
     let client = place.connect().await;
     let (held, waiter) = contended(&client, &client, "k").await;
     for _ in 0..10 {
@@ -351,10 +345,7 @@ async fn who_has_no_room_holds_up_nobody() {
 /// Where a base cannot be sent, as over a slow line with many in line, steps go on without it.
 #[tokio::test]
 async fn a_base_that_does_not_come_through_holds_up_few_steps() {
-    let place = Place {
-        is_narrow: true,
-        ..Place::default()
-    };
+    let place = but(Place::default(), |it| it.is_narrow = true);
     take(&place.connect().await, "k", 400).await;
     let failed = place.count(|seen| &seen.too_long);
     assert!((1..10).contains(&failed), "{failed}");

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::local_support::*;
-use leasehold::core::{Claim, ClaimId, Key, Mode, Renew};
+use leasehold::core::{ClaimId, Key, Mode, Renew};
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -111,10 +111,7 @@ async fn a_key_that_was_idle_is_kept_without_a_free_byte() {
         released(&store, &key, id).await;
     }
     for id in 11..=30 {
-        let permit = Claim {
-            mode,
-            ..claim(&store, id)
-        };
+        let permit = but(claim(&store, id), |it| it.mode = mode);
         let answer = store.claim(&key, &permit).await.unwrap();
         assert!(answer.holds(), "{answer:?}");
     }

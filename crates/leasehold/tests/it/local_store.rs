@@ -71,10 +71,7 @@ fn shared() -> Local {
 
     let fresh = fresh();
     let ours = fresh.place.path().metadata().expect("a directory").gid();
-    Local {
-        group: Some(ours),
-        ..fresh
-    }
+    but(fresh, |it| it.group = Some(ours))
 }
 
 mod contract {

@@ -52,11 +52,7 @@ impl Scraped {
             }
             if let Some(typed) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = typed.split_once(' ').unwrap();
-                let kind = kind.to_owned();
-                let family = Family {
-                    kind,
-                    ..Family::default()
-                };
+                let family = but(Family::default(), |it| it.kind = kind.to_owned());
                 assert!(families.insert(name.to_owned(), family).is_none(), "{line}");
                 name.clone_into(&mut current);
                 continue;

@@ -84,10 +84,7 @@ async fn no_secret_is_in_the_audit_log() {
         min_hold: Duration::from_millis(1),
         ..claim(&store, 1)
     };
-    let lean = Claim {
-        secret: Some(secret),
-        ..claim(&store, 3)
-    };
+    let lean = but(claim(&store, 3), |it| it.secret = Some(secret));
     let key = key("k");
     store.claim(&key, &lean).await.unwrap();
     store.release(&key, &release(3)).await.unwrap();
@@ -143,10 +140,7 @@ async fn no_secret_is_in_the_audit_logs_of_a_set() {
     let key = key("k");
     let (brief, second) = (Duration::from_millis(100), Duration::from_secs(1));
     for (number, ttl) in [(1, brief), (2, second), (3, second)] {
-        let claim = Claim {
-            note: note(),
-            ..redlock::claim(&store, number, ttl)
-        };
+        let claim = but(redlock::claim(&store, number, ttl), |it| it.note = note());
         // On a busy machine a server may not answer within the share of so short a TTL.
         let granted = async {
             while !store.claim(&key, &claim).await.is_ok_and(|it| it.holds()) {

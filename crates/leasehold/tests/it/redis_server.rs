@@ -227,10 +227,7 @@ async fn a_watched_semaphore_is_resized_and_forgotten() {
     assert_eq!(watched.reply, WatchReply::Done);
     assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
 
-    let permit = |number, take| Claim {
-        mode: Mode::permits(3, take),
-        ..claim(&store, number)
-    };
+    let permit = |number, take| but(claim(&store, number), |it| it.mode = Mode::permits(3, take));
     standing(&store.claim(&key, &permit(1, 3)).await.unwrap());
     assert_eq!(next(&mut pushes).await, Push::Changed { key: key.clone() });
     standing(&store.claim(&key, &permit(2, 2)).await.unwrap());

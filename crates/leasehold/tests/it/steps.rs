@@ -192,10 +192,7 @@ pub(crate) async fn claimed(store: &dyn LockStore, key: &Key, number: u128) -> S
 
 /// The release of a claim of which no request can arrive late.
 pub(crate) fn settled(id: ClaimId) -> Release {
-    Release {
-        settled: true,
-        ..release_of(id)
-    }
+    but(release_of(id), |it| it.settled = true)
 }
 
 struct Sink(UnboundedSender<Push>);

@@ -75,6 +75,12 @@ pub(crate) async fn skipped(client: &Client) -> Vec<String> {
     names
 }
 
+/// The same, but for this.
+pub(crate) fn but<T>(mut it: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut it);
+    it
+}
+
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
 }

@@ -41,6 +41,12 @@ const DEADLINES: Deadlines = Deadlines {
     seed: 1,
 };
 
+/// The same, but for this.
+fn but<T>(mut it: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut it);
+    it
+}
+
 fn id(bits: u128) -> ClaimId {
     ClaimId::from_random(bits)
 }
@@ -185,10 +191,7 @@ fn a_token_beyond_the_clock_is_asked_about() {
 /// question, however genuine it was.
 #[test]
 fn an_older_grant_is_asked_about() {
-    let later = Response {
-        at: STORE + Duration::from_millis(1),
-        ..heard(standing(None))
-    };
+    let later = but(heard(standing(None)), |it| it.at = StoreTime(1_005));
     let mut life = answered(terms(), Ok(later));
     life.handle_push(at(1), &granted(7, 1, 0));
     assert_eq!(life.phase(), Waiting);
@@ -415,14 +418,8 @@ fn a_lease_that_was_long_on_its_way_is_renewed_before_it_is_handed_out() {
 
 #[test]
 fn a_grant_counts_once_others_have_acknowledged_it() {
-    let acknowledged = Terms {
-        acknowledges: Acknowledges::Grants,
-        ..terms()
-    };
-    let told = |token, enough| Response {
-        enough: Some(enough),
-        ..heard(standing(Some(token)))
-    };
+    let acknowledged = but(terms(), |it| it.acknowledges = Acknowledges::Grants);
+    let told = |token, enough| but(heard(standing(Some(token))), |it| it.enough = Some(enough));
     let mut life = answered(acknowledged, Ok(told(7, true)));
     assert_eq!(life.collect(at(1)), Ready(Ok(())));
     let life = answered(acknowledged, Ok(told(7, false)));
@@ -445,10 +442,7 @@ fn a_grant_counts_once_others_have_acknowledged_it() {
 
 /// Waits in line until 1,000, and withdraws: the release that is under way.
 pub(super) fn withdrawing() -> (ClaimMachine, Transmit) {
-    let deadlines = Deadlines {
-        give_up: Some(at(1_000)),
-        ..DEADLINES
-    };
+    let deadlines = but(DEADLINES, |it| it.give_up = Some(at(1_000)));
     let (mut life, ask) = asked_within(terms(), deadlines);
     life.handle_answer(at(1), &ask, Ok(heard(standing(None))));
     assert_eq!(life.collect(at(999)), Pending);
@@ -492,10 +486,7 @@ fn a_wait_has_timed_out_when_the_store_confirms_that_it_left() {
 fn who_gives_up_leaves_whatever_it_waits_for() {
     let unreachable = Ready(Err(End::Unreachable));
     let (asking, _) = asked(terms());
-    let confirming = held(Terms {
-        acknowledges: Acknowledges::Grants,
-        ..terms()
-    });
+    let confirming = held(but(terms(), |it| it.acknowledges = Acknowledges::Grants));
     for mut life in [asking, waiting(), confirming] {
         assert_eq!(life.collect(at(2)), Pending);
         life.give_up(at(3));
@@ -507,10 +498,7 @@ fn who_gives_up_leaves_whatever_it_waits_for() {
 /// The last request of a change is given up when its time is over, and not later.
 #[test]
 fn a_change_ends_in_the_time_of_an_operation() {
-    let terms = Terms {
-        ttl: Duration::from_secs(3),
-        ..terms()
-    };
+    let terms = but(terms(), |it| it.ttl = Duration::from_secs(3));
     let mut life = held(terms);
     let change = life.change(Change::Renew(Some(terms.ttl)), at(10));
     let mut now = at(10);
@@ -628,10 +616,7 @@ fn an_id_that_a_renewal_has_brought_meanwhile_is_not_asked_for_again() {
 
 #[test]
 fn who_rotates_by_itself_leaves_under_both_ids() {
-    let mut life = held(Terms {
-        rotate_every: Some(Duration::from_secs(5)),
-        ..terms()
-    });
+    let mut life = held(but(terms(), |it| it.rotate_every = Some(Duration::from_secs(5))));
     let due = life.poll_timeout().unwrap();
     let beat = life.poll_transmit(due, || Some(id(2))).unwrap();
     assert!(matches!(&*beat.command, Command::Renew(renew) if renew.rotate.is_some()));

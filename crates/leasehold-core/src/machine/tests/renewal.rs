@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{TTL, WAITER, place, terms};
+use super::{TTL, WAITER, but, place, terms};
 use crate::machine::LeaseState::{Held, Lost, Unknown};
 use crate::machine::renewal::Renewal;
 use crate::machine::types::Granted;
@@ -47,11 +47,7 @@ fn direct(policy: RenewalPolicy) -> Renewal {
 
 /// The same, held for so long at most.
 fn at_most(max_hold: Duration) -> Renewal {
-    let terms = Terms {
-        max_hold: Some(max_hold),
-        ..terms()
-    };
-    granted(at(0), terms)
+    granted(at(0), but(terms(), |it| it.max_hold = Some(max_hold)))
 }
 
 /// Granted by a push at second 2; the last answered request went out at 0.

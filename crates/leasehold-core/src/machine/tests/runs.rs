@@ -119,10 +119,7 @@ fn a_lease_is_passed_on_if_it_was_valid_and_nobody_else_can_have_it() {
         let passed = passes.then_some((Arrival(7), Token(7)));
         assert_eq!(life.passed(), passed, "{why}");
     }
-    let mut unfair = held(Terms {
-        hand_off: false,
-        ..terms()
-    });
+    let mut unfair = held(but(terms(), |it| it.hand_off = false));
     unfair.release(at(10));
     assert_eq!(unfair.passed(), None, "others may come first");
 }

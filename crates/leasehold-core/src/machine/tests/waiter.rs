@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use super::{DEADLINES, WAITER, at, heard, place, terms};
+use super::{DEADLINES, WAITER, at, but, heard, place, terms};
 use crate::machine::types::Granted;
 use crate::machine::waiter::Waiter;
-use crate::machine::{Deadlines, End, Failure, Response};
+use crate::machine::{End, Failure, Response};
 use crate::{
     Arrival, Capacity, ClaimId, Key, Moment, Proof, Push, Reply, Standing, StoreTime, Token,
     drift_allowance,
@@ -16,11 +16,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn waiter(give_up: Option<Moment>) -> Waiter {
-    let deadlines = Deadlines {
-        give_up,
-        ..DEADLINES
-    };
-    Waiter::new(&terms(), &deadlines, at(0))
+    Waiter::new(&terms(), &but(DEADLINES, |it| it.give_up = give_up), at(0))
 }
 
 fn standing(position: u64, left: u64) -> Reply {

@@ -189,10 +189,7 @@ impl Cast {
                     id: id.clone(),
                     version: 0,
                 });
-                Command::Claim(Claim {
-                    id,
-                    ..(self.wants)(who)
-                })
+                Command::Claim(but((self.wants)(who), |it| it.id = id))
             });
         };
         let next = (who + 1) % CLIENTS;

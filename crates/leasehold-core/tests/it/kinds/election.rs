@@ -118,10 +118,7 @@ proptest! {
 fn watchers_hear_when_another_claim_of_the_owner_comes_first() {
     let mut cast = Cast::new(anybody);
     for who in 0..2 {
-        cast.apply(&Command::Claim(Claim {
-            id: id(who),
-            ..anybody(who)
-        }));
+        cast.apply(&Command::Claim(but(anybody(who), |it| it.id = id(who))));
     }
     cast.apply(&Command::Watch {
         inbox: inbox(9),

@@ -14,10 +14,7 @@ fn after(seconds: u64) -> StoreTime {
 /// Closed until ten seconds after the start.
 fn closed(seconds: u64) -> Now {
     let clock = after(seconds);
-    Now {
-        closed: after(10).since(clock),
-        ..Now::from(clock)
-    }
+    but(Now::from(clock), |it| it.closed = after(10).since(clock))
 }
 
 fn patient(who: usize, mode: Mode) -> Claim {

@@ -90,10 +90,7 @@ proptest! {
             cast.apply(&Command::Claim(claim(who, id(who), lock_mode(*writes))));
         }
         let before = cast.look().holders[0].clone();
-        let downgrade = Command::Renew(Renew {
-            downgrade: true,
-            ..Renew::new(id(0), LEASE)
-        });
+        let downgrade = Command::Renew(but(Renew::new(id(0), LEASE), |it| it.downgrade = true));
         for _ in 0..repeats {
             cast.apply(&downgrade);
         }

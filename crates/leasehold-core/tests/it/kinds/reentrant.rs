@@ -85,12 +85,7 @@ proptest! {
 #[test]
 fn claims_of_one_owner_that_wait_are_granted_together() {
     let mut cast = Cast::new(wants);
-    let mine = |who| {
-        Command::Claim(Claim {
-            id: id(who),
-            ..wants(who)
-        })
-    };
+    let mine = |who| Command::Claim(but(wants(who), |it| it.id = id(who)));
     for who in [0, 1, 2, 3, 5] {
         cast.apply(&mine(who));
     }

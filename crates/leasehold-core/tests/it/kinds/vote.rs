@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::*;
 
+use crate::common::but;
+
 const TTL: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(60);
 const RELEASED: Reply = Reply::Released { held: true };
@@ -173,10 +175,7 @@ fn a_clock_gone_mad_does_not_use_up_the_numbers() {
 fn an_id_of_another_client_is_taken() {
     let mut server = Server::default();
     server.ask(&propose(1, 50), 0);
-    let thief = Command::Claim(Claim {
-        inbox: Some(inbox(9)),
-        ..proposal(1, 60)
-    });
+    let thief = Command::Claim(but(proposal(1, 60), |it| it.inbox = Some(inbox(9))));
     assert_eq!(server.ask(&thief, 1), Reply::Taken);
     assert_eq!(server.holders(1), [50]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::*;
 
-use crate::common::{release, standing, vacate};
+use crate::common::{but, release, standing, vacate};
 use crate::queue_properties::histories::{inbox, ms};
 use crate::queue_properties::world::in_the_record;
 
@@ -85,10 +85,7 @@ fn after_a_release_without_hand_off_an_unfair_claim_may_come_first() {
     assert!(matches!(told[..], [Event::Next { blocked_until, .. }] if blocked_until == now));
 
     let token_of = |queue: &Queue, ahead: bool| {
-        let stranger = Command::Claim(Claim {
-            ahead,
-            ..one(2, Mode::EXCLUSIVE, lease)
-        });
+        let stranger = Command::Claim(but(one(2, Mode::EXCLUSIVE, lease), |it| it.ahead = ahead));
         standing(queue.clone().apply(&stranger, now).reply).token
     };
     assert_eq!(token_of(&queue, false), None, "fair");

@@ -27,10 +27,7 @@ pub(crate) async fn released(store: &LocalStore, key: &Key, id: u128) {
 
 /// Claims of all these keys, in one step.
 pub(crate) fn parts(store: &LocalStore, keys: &[&str], id: u128) -> Vec<(Key, Claim)> {
-    let trying = Claim {
-        wait: false,
-        ..claim(store, id)
-    };
+    let trying = but(claim(store, id), |it| it.wait = false);
     let part = |name: &&str| (key(name), trying.clone());
     keys.iter().map(part).collect()
 }

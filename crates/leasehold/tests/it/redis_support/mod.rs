@@ -46,10 +46,7 @@ pub(crate) fn claim(store: &RedisStore, number: u128) -> Claim {
 
 /// A claim that does not wait.
 pub(crate) fn trying(store: &RedisStore, number: u128) -> Claim {
-    Claim {
-        wait: false,
-        ..claim(store, number)
-    }
+    but(claim(store, number), |it| it.wait = false)
 }
 
 pub(crate) fn renew(number: u128) -> Renew {

@@ -17,10 +17,11 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        Self::at(RedisServer::start()).await
+        Self::of(Program::Default).await
     }
 
-    async fn at(server: RedisServer) -> Self {
+    async fn of(program: Program) -> Self {
+        let server = RedisServer::builder().program(program).start();
         let client = client(&server).await;
         let python = RedisPy::start(server.port());
         Self {
@@ -44,8 +45,8 @@ async fn client(server: &RedisServer) -> Client {
     leasehold::connect(url).await.unwrap()
 }
 
-async fn each_excludes_the_other(server: RedisServer) {
-    let mut scene = Scene::at(server).await;
+async fn each_excludes_the_other(program: Program) {
+    let mut scene = Scene::of(program).await;
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
     assert!(scene.try_lock().await.is_none());
     let seen = scene.client.inspect(KEY).await.unwrap();
@@ -63,19 +64,13 @@ async fn each_excludes_the_other(server: RedisServer) {
     assert_eq!(scene.python.ask("lock invoice-42 30 0"), "True");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_excludes_the_other_on_redis() {
-    each_excludes_the_other(RedisServer::start()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_excludes_the_other_on_valkey() {
-    each_excludes_the_other(RedisServer::builder().program(Program::Valkey).start()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_excludes_the_other_on_the_oldest_redis() {
-    each_excludes_the_other(RedisServer::builder().program(Program::OldestRedis).start()).await;
+tests! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    fn each_excludes_the_other_on_redis() { each_excludes_the_other(Program::Default) }
+    fn each_excludes_the_other_on_valkey() { each_excludes_the_other(Program::Valkey) }
+    fn each_excludes_the_other_on_the_oldest_redis() {
+        each_excludes_the_other(Program::OldestRedis)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

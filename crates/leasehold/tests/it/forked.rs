@@ -326,24 +326,18 @@ async fn a_child_can_do_nothing(url: &str) {
     succeeds("calls", url).await;
 }
 
-#[tokio::test]
-async fn a_forked_child_can_do_nothing_with_what_it_inherits_in_memory() {
-    a_child_can_do_nothing("memory:forked").await;
-}
-
-#[tokio::test]
-async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_one_machine() {
-    a_child_can_do_nothing(&Place::new().1).await;
-}
-
-#[tokio::test]
-async fn a_forked_child_can_do_nothing_with_what_it_inherits_on_a_server() {
-    a_child_can_do_nothing(&RedisServer::start().url()).await;
-}
-
-#[tokio::test]
-async fn no_two_forked_processes_draw_the_same_ids() {
-    succeeds("draw", "").await;
+tests! {
+    #[tokio::test]
+    fn a_forked_child_can_do_nothing_with_what_it_inherits_in_memory() {
+        a_child_can_do_nothing("memory:forked")
+    }
+    fn a_forked_child_can_do_nothing_with_what_it_inherits_on_one_machine() {
+        a_child_can_do_nothing(&Place::new().1)
+    }
+    fn a_forked_child_can_do_nothing_with_what_it_inherits_on_a_server() {
+        a_child_can_do_nothing(&RedisServer::start().url())
+    }
+    fn no_two_forked_processes_draw_the_same_ids() { succeeds("draw", "") }
 }
 
 /// A parent in the role `keep`, and its child.

@@ -69,14 +69,10 @@ async fn what_is_held_goes_on(out: Out) {
     assert!(store.inspect(&one).await.unwrap().holders.is_empty());
 }
 
-#[tokio::test]
-async fn what_is_held_goes_on_without_a_free_byte() {
-    what_is_held_goes_on(Out::OfBytes).await;
-}
-
-#[tokio::test]
-async fn what_is_held_goes_on_without_a_free_inode() {
-    what_is_held_goes_on(Out::OfInodes).await;
+tests! {
+    #[tokio::test]
+    fn what_is_held_goes_on_without_a_free_byte() { what_is_held_goes_on(Out::OfBytes) }
+    fn what_is_held_goes_on_without_a_free_inode() { what_is_held_goes_on(Out::OfInodes) }
 }
 
 /// The record of many who wait takes several blocks, and shrinks and grows.

@@ -10,9 +10,6 @@ use leasehold::simulation::{Dialled, World, bring};
 
 use crate::steps::*;
 
-async fn connect(url: &str) -> Client {
-    leasehold::connect(url).await.unwrap()
-}
 
 /// tokio's paused clock moves timers; `slept` is what they have missed.
 struct Machine {

@@ -270,19 +270,15 @@ macro_rules! cases {
         mod $name {
             use super::Example;
 
-            #[tokio::test]
-            async fn pays_several_with_one_token() {
-                super::pays_several_with_one_token(Example::$example).await;
-            }
-
-            #[tokio::test]
-            async fn a_paused_holder_is_refused() {
-                super::a_paused_holder_is_refused(Example::$example).await;
-            }
-
-            #[tokio::test]
-            async fn waits_for_who_was_first() {
-                super::waits_for_who_was_first(Example::$example).await;
+            crate::support::tests! {
+                #[tokio::test]
+                fn pays_several_with_one_token() {
+                    super::pays_several_with_one_token(Example::$example)
+                }
+                fn a_paused_holder_is_refused() {
+                    super::a_paused_holder_is_refused(Example::$example)
+                }
+                fn waits_for_who_was_first() { super::waits_for_who_was_first(Example::$example) }
             }
         }
     )*};

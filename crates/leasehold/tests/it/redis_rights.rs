@@ -211,9 +211,9 @@ async fn without_info_what_rests_on_it_is_refused() {
 async fn without_wait_nothing_is_acknowledged() {
     for program in Program::ALL {
         let server = without(program, "-wait");
-        let error = connect(&format!("{}?acknowledge=1", url(&server))).await;
-        let error = format!("{:?}", error.unwrap_err());
-        says(&error, ["Refused", "needs WAIT", "+wait"]);
+        let connected = connect(&format!("{}?acknowledge=1", url(&server))).await;
+        let error = fails(connected, ErrorKind::Refused, &["needs WAIT"]);
+        assert_eq!(error.hint(), Some("add +wait to the user's ACL rule"));
         connect(&url(&server)).await.unwrap();
     }
 }

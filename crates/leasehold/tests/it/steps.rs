@@ -28,6 +28,10 @@ pub(crate) async fn client_with(url: &str, settings: Settings) -> Client {
     builder.connect().await.unwrap()
 }
 
+pub(crate) async fn connect(url: &str) -> Client {
+    client_with(url, Settings::default()).await
+}
+
 /// A client of a store that is open.
 pub(crate) async fn client_of(store: Arc<dyn LockStore>) -> Client {
     Client::builder().with_store(store).connect().await.unwrap()

@@ -75,6 +75,17 @@ pub(crate) async fn skipped(client: &Client) -> Vec<String> {
     names
 }
 
+/// A test of each of these names, which awaits what stands there.
+macro_rules! tests {
+    (#[$how:meta] $(fn $name:ident() { $call:expr })*) => { $(
+        #[$how]
+        async fn $name() {
+            $call.await;
+        }
+    )* };
+}
+pub(crate) use tests;
+
 /// The same, but for this.
 pub(crate) fn but<T>(mut it: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut it);

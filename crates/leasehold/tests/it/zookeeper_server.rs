@@ -15,9 +15,6 @@ use zookeeper_client::{Acl, Acls, AuthId, Client as Raw, CreateMode, Permission}
 use super::zookeeper_store::Fresh;
 use crate::steps::*;
 
-async fn connect(url: &str) -> Client {
-    leasehold::connect(url).await.expect("a client")
-}
 
 /// A client of ZooKeeper that knows nothing of locks.
 async fn raw(hosts: &str) -> Raw {
@@ -363,32 +360,6 @@ async fn a_queue_that_is_full_takes_no_more() {
     drop(next.unwrap().unwrap().unwrap());
 }
 
-/// Clients in each other's way, one of which comes and goes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn conflicts_let_one_in_at_a_time() {
-    let fresh = Fresh::new();
-    let mut tasks = JoinSet::new();
-    for _ in 0..4 {
-        let client = fresh.connect().await;
-        for _ in 0..3 {
-            let lock = client.mutex("k").unwrap();
-            tasks.spawn(async move {
-                let mut tokens = Vec::new();
-                for _ in 0..10 {
-                    let lease = lock.lock().await.unwrap();
-                    tokens.push(lease.token());
-                    assert_eq!(lease.release().await.unwrap(), Released::Held);
-                }
-                tokens
-            });
-        }
-    }
-    let mut tokens = BTreeSet::new();
-    while let Some(done) = soon("everyone's turn", tasks.join_next()).await {
-        tokens.extend(done.unwrap());
-    }
-    assert_eq!(tokens.len(), 4 * 3 * 10, "no token twice");
-}
 
 /// No grant is lost and none doubled when the leader is killed, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,10 +16,6 @@ impl Fresh {
         let server = ZooKeeper::shared();
         Self(server.url_of(&server.chroot()))
     }
-
-    pub(crate) async fn connect(&self) -> Client {
-        leasehold::connect(&self.0).await.expect("a client")
-    }
 }
 
 #[async_trait]

@@ -62,9 +62,6 @@ impl Encrypted {
     }
 }
 
-async fn connect(url: &str) -> Client {
-    leasehold::connect(url).await.expect("a client")
-}
 
 async fn refused(url: &str, said: &str, hint: &str) {
     fails_to_connect(url, ErrorKind::Refused, said, hint).await;

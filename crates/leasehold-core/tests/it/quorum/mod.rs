@@ -88,32 +88,20 @@ fn enough_happens_in_these_worlds() {
     }
 }
 
-#[test]
-fn without_quarantine_two_hold_at_once() {
-    is_found(Broken::NoQuarantine, &[Fault::TwoHolders, Fault::TokenFell]);
+macro_rules! broken {
+    ($(fn $name:ident() $broken:ident: $($fault:ident)+;)+) => { $(
+        #[test]
+        fn $name() {
+            is_found(Broken::$broken, &[$(Fault::$fault),+]);
+        }
+    )+ };
 }
 
-#[test]
-fn a_quarantine_does_not_help_tokens_that_only_count() {
-    is_found(Broken::CountersOnly, &[Fault::TokenFell]);
-}
-
-#[test]
-fn counters_of_the_servers_give_a_token_twice() {
-    is_found(Broken::ServersCount, &[Fault::TokenFell]);
-}
-
-#[test]
-fn a_tombstone_among_the_accepted_tokens_ends_leases_for_nothing() {
-    is_found(Broken::OneRegister, &[Fault::LostForNothing]);
-}
-
-#[test]
-fn without_a_tombstone_a_late_request_leaves_an_orphan() {
-    is_found(Broken::NoTombstone, &[Fault::Orphan]);
-}
-
-#[test]
-fn renewals_that_bring_back_are_found() {
-    is_found(Broken::Resurrect, &[Fault::Orphan, Fault::TwoHolders]);
+broken! {
+    fn without_quarantine_two_hold_at_once() NoQuarantine: TwoHolders TokenFell;
+    fn a_quarantine_does_not_help_tokens_that_only_count() CountersOnly: TokenFell;
+    fn counters_of_the_servers_give_a_token_twice() ServersCount: TokenFell;
+    fn a_tombstone_among_the_accepted_tokens_ends_leases_for_nothing() OneRegister: LostForNothing;
+    fn without_a_tombstone_a_late_request_leaves_an_orphan() NoTombstone: Orphan;
+    fn renewals_that_bring_back_are_found() Resurrect: Orphan TwoHolders;
 }

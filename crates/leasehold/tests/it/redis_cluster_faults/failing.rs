@@ -74,14 +74,12 @@ async fn fifty_clients_go_on(fell: fn(&RedisServer)) {
     assert!(rise, "tokens rise");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_clients_go_on_when_their_primary_is_killed() {
-    fifty_clients_go_on(RedisServer::kill).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_clients_go_on_when_their_primary_stands_still() {
-    fifty_clients_go_on(RedisServer::stop).await;
+tests! {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    fn fifty_clients_go_on_when_their_primary_is_killed() { fifty_clients_go_on(RedisServer::kill) }
+    fn fifty_clients_go_on_when_their_primary_stands_still() {
+        fifty_clients_go_on(RedisServer::stop)
+    }
 }
 
 /// A take-over in agreement loses nothing: one holds on, the others pass a lock round.

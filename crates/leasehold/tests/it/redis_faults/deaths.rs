@@ -78,25 +78,19 @@ async fn delay_by_the_dead(dead: usize, waited: Duration) -> Duration {
     delay
 }
 
-#[tokio::test]
-async fn a_dead_waiter_is_passed_over_by_the_release() {
-    let delay = delay_by_the_dead(1, UNHEARD_CUT).await;
-    eprintln!("MEASURED a dead waiter, next in line: {delay:?}");
-    assert!(delay <= ms(300) + BUSY);
+async fn passed_over(dead: usize, waited: Duration, limit: Duration) {
+    let delay = delay_by_the_dead(dead, waited).await;
+    eprintln!("MEASURED {dead} dead among as many live ones, after {waited:?}: {delay:?}");
+    assert!(delay <= limit + BUSY);
 }
 
-#[tokio::test]
-async fn ten_dead_waiters_of_one_process_are_passed_over() {
-    let delay = delay_by_the_dead(10, UNHEARD_CUT).await;
-    eprintln!("MEASURED ten dead waiters among ten live ones: {delay:?}");
-    assert!(delay <= ms(800) + BUSY);
-}
-
-#[tokio::test]
-async fn a_waiter_that_died_young_is_passed_over_by_the_release() {
-    let delay = delay_by_the_dead(1, Duration::ZERO).await;
-    eprintln!("MEASURED one that had just come: {delay:?}");
-    assert!(delay <= ms(300) + BUSY);
+tests! {
+    #[tokio::test]
+    fn a_dead_waiter_is_passed_over_by_the_release() { passed_over(1, UNHEARD_CUT, ms(300)) }
+    fn ten_dead_waiters_of_one_process_are_passed_over() { passed_over(10, UNHEARD_CUT, ms(800)) }
+    fn a_waiter_that_died_young_is_passed_over_by_the_release() {
+        passed_over(1, Duration::ZERO, ms(300))
+    }
 }
 
 #[tokio::test]

@@ -29,24 +29,21 @@ async fn forgets(lose: impl FnOnce(&RedisServer)) {
     assert_eq!(lease.release().await.unwrap(), Released::Held);
 }
 
-#[tokio::test]
-async fn a_flushed_server_tells_its_holders_and_serves_its_waiters() {
-    forgets(|server| drop(server.command(&["FLUSHALL"]))).await;
+fn evict(server: &RedisServer) {
+    let keys: Vec<String> = server.query(&["KEYS", &format!("*lock:{KEY}")]);
+    assert_eq!(keys.len(), 1);
+    assert_eq!(server.query::<u64>(&["DEL", &keys[0]]), 1);
 }
 
-#[tokio::test]
-async fn a_server_that_restarts_without_data_tells_its_holders_and_serves_its_waiters() {
-    forgets(|server| server.restart(Data::Lose)).await;
-}
-
-#[tokio::test]
-async fn an_evicted_record_is_told_to_its_holder_and_its_waiters_are_served() {
-    forgets(|server| {
-        let keys: Vec<String> = server.query(&["KEYS", &format!("*lock:{KEY}")]);
-        assert_eq!(keys.len(), 1);
-        assert_eq!(server.query::<u64>(&["DEL", &keys[0]]), 1);
-    })
-    .await;
+tests! {
+    #[tokio::test]
+    fn a_flushed_server_tells_its_holders_and_serves_its_waiters() {
+        forgets(|server| drop(server.command(&["FLUSHALL"])))
+    }
+    fn a_server_that_restarts_without_data_tells_its_holders_and_serves_its_waiters() {
+        forgets(|server| server.restart(Data::Lose))
+    }
+    fn an_evicted_record_is_told_to_its_holder_and_its_waiters_are_served() { forgets(evict) }
 }
 
 /// For comparison: with its data, a restart costs nobody anything.

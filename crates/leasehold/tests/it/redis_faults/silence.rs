@@ -76,14 +76,14 @@ async fn comes_back_from_silence(settings: Settings) {
     leaves_nothing(lease, &other).await;
 }
 
-#[tokio::test]
-async fn a_client_comes_back_from_a_connection_that_fell_silent() {
-    comes_back_from_silence(ttl(ms(1_500))).await;
-}
-
-#[tokio::test]
-async fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
-    comes_back_from_silence(ttl(ms(1_500)).with_operation_timeout(ms(500))).await;
+tests! {
+    #[tokio::test]
+    fn a_client_comes_back_from_a_connection_that_fell_silent() {
+        comes_back_from_silence(ttl(ms(1_500)))
+    }
+    fn an_impatient_client_comes_back_from_a_connection_that_fell_silent() {
+        comes_back_from_silence(ttl(ms(1_500)).with_operation_timeout(ms(500)))
+    }
 }
 
 /// A lease that was over when its answer came is not handed out as if it held.

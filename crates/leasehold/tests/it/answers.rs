@@ -1,10 +1,7 @@
 //! Answers that say that something was lost: they are told, and cannot be dropped by mistake.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hint;
-
-use tokio::task::yield_now;
 
 use crate::sources::{at, files_in};
 use crate::steps::*;

@@ -1,8 +1,6 @@
 //! Deadlocks on stores without a server: found, reported and ended.
 
-use async_trait::async_trait;
 use leasehold::core::{Command, Inbox, Key, Snapshot};
-use leasehold::store::memory::MemoryStore;
 use leasehold::store::{Answer, Capabilities, Listening, Listing, PushSink};
 use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner, StoreError};
 use tokio::sync::mpsc;

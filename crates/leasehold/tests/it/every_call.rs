@@ -9,7 +9,6 @@ use leasehold::core::{Claim, Reply, Standing};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::store::local::LocalOptions;
-use leasehold::store::memory::MemoryStore;
 use leasehold::{
     Access, ClaimIds, Credentials, CredentialsProvider, Exclusive, LeaseState, LockOptions, Loss,
     Mode, Owner, RenewalPolicy, Retry, Shared, SnowflakeConfig, TlsOptions, Token, blocking,

@@ -1,7 +1,6 @@
 //! Forked processes: what a child has inherited is closed in it, and stays its parent's.
 #![cfg(all(unix, feature = "local", feature = "redis"))]
 
-use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use leasehold::store::memory::MemoryStore;
 use leasehold::{Error, Lock, LockOptions, Mode, Owner, RenewalPolicy, blocking};
 
 use crate::steps::*;

@@ -3,15 +3,12 @@
 
 use std::task::{Context, Poll, Waker};
 
-use async_trait::async_trait;
 use leasehold::core::{Claim, ClientInfo, Inbox, Key, Mode, Push, Renew, StoreTime};
-use leasehold_store::contract::Fixture;
 use leasehold_store::journal::{
     Append, Appended, Doorbell, Journal, JournalStore, News, Page, PageOf, Position,
 };
 use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::yield_now;
 use toy_store::journal::{BASE_AFTER, Shelf, ToyJournal};
 
 use crate::steps::*;

@@ -1,10 +1,6 @@
 //! Programs that remove old files, and honour the locks of directories: systemd-tmpfiles.
 #![cfg(all(target_os = "linux", feature = "local"))]
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
 use crate::local_support::*;
 
 /// Removes what is in a directory, as systemd-tmpfiles does with what is old: not what is below a

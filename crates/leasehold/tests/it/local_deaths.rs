@@ -2,8 +2,6 @@
 //! in a special role.
 #![cfg(all(unix, feature = "local"))]
 
-use std::fs;
-
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::*;
 use leasehold::core::{ClaimId, Renew, Snapshot};

@@ -2,9 +2,7 @@
 //! remain.
 #![cfg(all(unix, feature = "local"))]
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 use crate::local_support::{self, *};
 use leasehold::Access;

@@ -2,8 +2,6 @@
 //! kernel go on excluding each other, and where it cannot know, it is refused.
 #![cfg(all(target_os = "linux", feature = "local"))]
 
-use std::process::Command;
-
 use crate::local_support::*;
 
 /// A shell in a mount namespace of its own, which prepares it and goes on with the rest.

@@ -4,8 +4,6 @@
 
 use std::fs::{self, Permissions, TryLockError};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::local_support::{self, *};
 use leasehold::core::{LeaseState, Loss};

@@ -2,7 +2,6 @@
 #![cfg(all(unix, feature = "local"))]
 
 use std::collections::HashSet;
-use std::fs;
 
 use crate::local_support::*;
 

@@ -1,8 +1,6 @@
 //! The local store on a full disk: leases are still renewed and released.
 #![cfg(all(target_os = "linux", feature = "local"))]
 
-use std::fs;
-
 use crate::local_support::*;
 use leasehold::core::{ClaimId, Key, Mode, Renew};
 

@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use async_trait::async_trait;
 use leasehold::store::local::{LocalOptions, LocalStore};
-use leasehold_store::contract::Fixture;
 use leasehold_testkit::facade::cancellations;
 use tempfile::TempDir;
 

@@ -1,9 +1,7 @@
 //! The contract of a store, on the memory store.
 
-use async_trait::async_trait;
 use leasehold::store::AuditLimit;
 use leasehold::store::memory::{ManualClock, MemoryStore};
-use leasehold_store::contract::Fixture;
 
 use crate::steps::*;
 

@@ -2,10 +2,6 @@
 
 use std::time::SystemTime;
 
-use async_trait::async_trait;
-use leasehold::store::memory::MemoryStore;
-use leasehold_store::contract::Fixture;
-
 use crate::steps::*;
 
 struct Memory(MemoryStore);

@@ -1,10 +1,7 @@
 //! Metrics as Prometheus scrapes them, after real locks.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use futures_util::poll;
 use leasehold::observe::Metrics;
-use leasehold::store::memory::MemoryStore;
 use leasehold::{Loss, RenewalPolicy, Retry};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 

@@ -2,7 +2,6 @@
 #![cfg(all(feature = "local", feature = "redis"))]
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

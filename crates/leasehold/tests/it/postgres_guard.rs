@@ -6,14 +6,12 @@ use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 
 use leasehold::Token;
-use leasehold_testkit::postgres::{Postgres, psql, sql_at};
-use leasehold_testkit::process::{self, Process, Signal};
+use leasehold_testkit::process::{self, Signal};
 use leasehold_testkit::python::python;
 
 use super::http::post;
-use super::postgres_store::init;
+use super::postgres_store::*;
 use super::sources;
-use crate::steps::*;
 
 const KEY: &str = "payments";
 const REFUSED: &str = "a later holder of 'payments' has been here";

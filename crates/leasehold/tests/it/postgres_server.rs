@@ -7,18 +7,11 @@ use std::path::Path;
 use futures_util::future::{join_all, try_join_all};
 use leasehold::core::{Claim, Command, Mode, Token};
 use leasehold::doctor::{Severity, examine};
-use leasehold::{Access, Credentials, CredentialsProvider, Marked, Mutex};
-use leasehold_store::contract::Fixture as _;
-use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
-use leasehold_testkit::process::Process;
+use leasehold::{Credentials, CredentialsProvider, Mutex};
 use leasehold_testkit::tls::Certificates;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::task::yield_now;
-
 use super::log::Log;
-use super::postgres_store::{Fresh, init};
-use crate::steps::*;
+use super::postgres_store::*;
 
 pub(crate) fn schema(url: &str) -> &str {
     let (_, rest) = url.split_once("schema=").unwrap();

@@ -5,16 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
 
 use futures_util::future::join_all;
-use leasehold::Access;
 use leasehold::doctor::examine;
-use leasehold_testkit::postgres::{Postgres, psql, sql_at};
-use leasehold_testkit::process::Process;
 use leasehold_testkit::proxy::Proxy;
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::postgres_server::{asleep, database, end_sleep, granted_role, schema, sql};
-use super::postgres_store::{Fresh, init};
-use crate::steps::*;
+use super::postgres_store::*;
 
 /// Who is in the way of others tries again, and keeps its place.
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! `postgres://` with `acknowledge=`: a grant counts when standbys have it.
 
-use leasehold_testkit::postgres::Postgres;
-
-use super::postgres_store::Fresh;
-use crate::steps::*;
+use super::postgres_store::*;
 
 /// A server with a standby that has each commit.
 struct Pair {

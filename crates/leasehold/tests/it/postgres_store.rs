@@ -1,17 +1,17 @@
 //! The contract of a store and what clients rely on, in PostgreSQL: on the server itself, through
 //! PgBouncer in transaction mode, and where nobody can be rung.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use async_trait::async_trait;
-use leasehold::store::LockStore;
-use leasehold::{Client, Marked, StoreError};
-use leasehold_store::access::Access;
-use leasehold_store::contract::Fixture;
+use leasehold::StoreError;
+pub(crate) use leasehold::{Access, Marked};
 use leasehold_store::scheme::Scheme as _;
-use leasehold_testkit::postgres::{PgBouncer, Postgres};
+pub(crate) use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};
+pub(crate) use leasehold_testkit::process::Process;
+pub(crate) use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::OnceCell;
+
+pub(crate) use crate::steps::*;
 
 /// A schema of its own for each case.
 pub(crate) struct Fresh {

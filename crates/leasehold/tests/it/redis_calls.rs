@@ -3,7 +3,6 @@
 
 use crate::redis_support::*;
 use leasehold::StoreError;
-use tokio::task::JoinHandle;
 
 /// Claims that key, in a task.
 fn claims(store: &Arc<RedisStore>, number: usize) -> JoinHandle<Result<bool, StoreError>> {

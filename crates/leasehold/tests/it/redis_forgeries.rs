@@ -1,13 +1,10 @@
 //! Forged pushes: a user with all channels and no keys receives every push and publishes any
 //! message. No claim is granted, ended or fenced by it.
 
-use std::collections::BTreeMap;
-
 use futures_util::StreamExt;
 use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold_testkit::server::Stats;
 use redis::aio::MultiplexedConnection;
-use tokio::task::JoinHandle;
 
 use crate::redis_support::*;
 

@@ -1,8 +1,6 @@
 //! A server that cannot do it now, and says so: whoever waits goes on, whoever does not is told.
 #![cfg(feature = "redis")]
 
-use std::collections::BTreeMap;
-
 use crate::redis_support::*;
 use crate::redlock_support::Set;
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};

@@ -6,7 +6,6 @@ use futures_util::future::join_all;
 use leasehold::StoreError;
 use leasehold::core::Key;
 use leasehold_testkit::proxy::Held;
-use tokio::task::JoinHandle;
 
 /// Neither a proxy nor a user needs `SCRIPT`.
 fn server() -> RedisServer {

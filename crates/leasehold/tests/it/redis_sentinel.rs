@@ -1,10 +1,6 @@
 //! The contract of a store and the guarantees of the library, on a primary with Sentinels.
 #![cfg(feature = "redis")]
 
-use std::collections::BTreeSet;
-
-use async_trait::async_trait;
-use leasehold_store::contract::Fixture;
 use leasehold_testkit::deployment::Sentinels;
 
 use crate::redis_support::case::{Case, suites};

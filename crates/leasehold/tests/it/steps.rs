@@ -1,22 +1,25 @@
 //! Steps that the tests of all stores take, and what they expect of errors. One that fails says where
 //! it was called. Who imports the steps has what they are about, too: clients, leases, tasks.
 
+pub(crate) use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
 use std::panic::Location;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::Duration;
 
+pub(crate) use async_trait::async_trait;
 use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
+pub(crate) use leasehold::store::memory::MemoryStore;
 pub(crate) use leasehold::store::{LockStore, Verbs as _};
 use leasehold::store::{Push, PushSink};
 pub(crate) use leasehold::{Client, ErrorKind, Lease, Released, Settings};
 use leasehold::{Error, StoreError};
+pub(crate) use leasehold_store::contract::Fixture;
 pub(crate) use leasehold_testkit::dice::Dice;
 pub(crate) use leasehold_testkit::expect::says;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
-pub(crate) use tokio::task::JoinSet;
+pub(crate) use tokio::task::{JoinHandle, JoinSet, yield_now};
 pub(crate) use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use crate::support::*;

@@ -1,20 +1,17 @@
 //! What clients of `zookeeper://` see when something is not as it should be.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use leasehold::core::{Claim, Mode, Push, Token};
 use leasehold::store::Listening;
 use leasehold::{Credentials, CredentialsProvider};
 use leasehold_store::PushSink;
-use leasehold_store::contract::Fixture as _;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 use zookeeper_client::{Acl, Acls, AuthId, Client as Raw, CreateMode, Permission};
 
 use super::zookeeper_store::Fresh;
 use crate::steps::*;
-
 
 /// A client of ZooKeeper that knows nothing of locks.
 async fn raw(hosts: &str) -> Raw {
@@ -359,7 +356,6 @@ async fn a_queue_that_is_full_takes_no_more() {
     let next = soon("the next grant", waiters.join_next()).await;
     drop(next.unwrap().unwrap().unwrap());
 }
-
 
 /// No grant is lost and none doubled when the leader is killed, again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,6 @@
 //! The contract of a store and what clients rely on, in ZooKeeper.
 
-use async_trait::async_trait;
 use leasehold_store::access::Access;
-use leasehold_store::contract::Fixture;
 use leasehold_store::scheme::Scheme as _;
 use leasehold_testkit::zookeeper::ZooKeeper;
 

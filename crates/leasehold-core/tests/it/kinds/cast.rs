@@ -1,6 +1,7 @@
 //! A few clients at one key, each with one claim at a time; and what the tests of all kinds import.
 
-use std::time::Duration;
+pub(crate) use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use std::time::Duration;
 
 pub(crate) use leasehold_core::*;
 pub(crate) use proptest::prelude::*;

@@ -1,8 +1,5 @@
 //! Minimum holds: the key stays taken, even if the claim ends earlier.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use crate::kinds::cast::*;
 
 /// Some hold for at least a while, shorter or longer than their lease; two of

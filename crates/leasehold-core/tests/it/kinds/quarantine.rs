@@ -1,8 +1,6 @@
 //! A store in quarantine: it grants nothing while it is closed, and afterwards grants to all
 //! remaining waiters in order.
 
-use std::time::Duration;
-
 use crate::kinds::cast::*;
 
 const START: StoreTime = StoreTime(1_700_000_000_000_000);

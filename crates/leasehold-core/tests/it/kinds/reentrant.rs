@@ -1,7 +1,5 @@
 //! Re-entrant locks: several claims, one owner.
 
-use std::collections::BTreeSet;
-
 use crate::kinds::cast::*;
 
 /// Two owners, with every other client each.

@@ -1,7 +1,5 @@
 //! Semaphores.
 
-use std::collections::BTreeSet;
-
 use crate::kinds::cast::*;
 
 const PERMITS: u32 = 4;

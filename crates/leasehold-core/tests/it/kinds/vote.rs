@@ -1,10 +1,6 @@
 //! The vote of a member of a set: claims that propose their token, and what makes tokens void.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
-use crate::common::but;
+use crate::kinds::cast::*;
 
 const TTL: Duration = Duration::from_secs(10);
 const AHEAD: Duration = Duration::from_secs(60);

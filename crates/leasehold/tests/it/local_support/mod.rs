@@ -3,9 +3,10 @@
 pub(crate) mod roles;
 
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command};
+pub(crate) use std::fs;
+pub(crate) use std::path::{Path, PathBuf};
+use std::process::ChildStdin;
+pub(crate) use std::process::Command;
 
 pub(crate) use leasehold::connect;
 use leasehold::core::{Claim, Key, ReleaseReply};

@@ -1,10 +1,8 @@
 //! The suites of cases on servers that all cases share: a prefix of its own makes each of them a
 //! fresh store.
 
-use async_trait::async_trait;
 use leasehold_redis::{ManyNodes, OneServer, Votes};
 use leasehold_store::access::Access;
-use leasehold_store::contract::Fixture;
 use leasehold_store::scheme::Scheme;
 use leasehold_testkit::facade::cancellations;
 use leasehold_testkit::server::RedisServer;

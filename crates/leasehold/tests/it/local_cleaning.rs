@@ -70,7 +70,7 @@ async fn what_nobody_uses_is() {
     // A program that another test was just starting may have the descriptors for a moment.
     while directory.exists() {
         clean(place.path());
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 

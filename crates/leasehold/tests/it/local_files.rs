@@ -128,7 +128,7 @@ async fn nothing_of_a_client_that_was_shut_down_stays() {
     let tasks = tokio::runtime::Handle::current().metrics();
     let ended = async {
         while tasks.num_alive_tasks() > 0 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     };
     // A client that may be used again keeps its task for longer than a second.

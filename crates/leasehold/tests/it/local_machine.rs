@@ -68,7 +68,7 @@ async fn a_machine_that_cannot_be_known_is_refused() {
 async fn a_boot_of_another_number_beside_living_clients_is_refused() {
     let place = Place::new();
     let number = place.0.path().join("boot_id");
-    std::fs::write(&number, "00000000-0000-4000-8000-000000000000\n").unwrap();
+    fs::write(&number, "00000000-0000-4000-8000-000000000000\n").unwrap();
     let over = "/proc/sys/kernel/random/boot_id";
     let by = after(&format!("mount --bind {} {over}", number.display()));
     let by: Vec<_> = by.iter().map(String::as_str).collect();

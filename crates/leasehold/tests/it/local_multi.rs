@@ -51,12 +51,12 @@ async fn overlapping_claims_exclude_each_other_and_none_waits_for_ever() {
                 let id = number << 32 | round;
                 let parts = parts(&store, keys, id);
                 while !has_all(&store, &parts).await {
-                    tokio::task::yield_now().await;
+                    yield_now().await;
                 }
                 for key in keys {
                     assert!(!in_use[key].swap(true, Ordering::SeqCst), "{key}");
                 }
-                tokio::task::yield_now().await;
+                yield_now().await;
                 for key in keys {
                     assert!(in_use[key].swap(false, Ordering::SeqCst), "{key}");
                 }

@@ -79,7 +79,7 @@ async fn who_waits_goes_on_after_a_sleep_at_the_end_of_the_queue() {
     let held = held.lock().await.unwrap();
     let waits = waiting(&other, "k");
     while one.inspect("k").await.unwrap().waiters.is_empty() {
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     machine.slept.set(Duration::from_secs(90));
     sleep(Duration::from_secs(4)).await;

@@ -135,7 +135,7 @@ async fn reconnect(scraped: &Scraped) {
     let waiting = tokio::spawn(async move { mutex.lock().await.unwrap().release().await });
     while scraped.sample("reconnects_total") == 0.0 {
         clock.advance(Duration::ZERO);
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     let _ = lease.release().await.unwrap();
     let _ = waiting.await.unwrap().unwrap();

@@ -335,7 +335,7 @@ fn a_shutdown_does_not_wait_for_a_watch_that_ended_with_its_runtime() {
     let _ = theirs.block_on(async {
         let done = client.shutdown(Duration::MAX).await;
         for _ in 0..100 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
         done
     });

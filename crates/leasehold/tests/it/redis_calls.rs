@@ -34,7 +34,7 @@ async fn a_full_part_waits_for_no_answer() {
             all.push(claims(&store, number));
             // What would be sent without the next one is sent.
             for _ in 0..32 {
-                tokio::task::yield_now().await;
+                yield_now().await;
             }
         }
         soon("all calls", sent(calls)).await;

@@ -55,7 +55,7 @@ async fn yield_until(what: &str, so: impl Fn() -> bool) {
         if so() {
             return;
         }
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     panic!("not yet: {what}");
 }
@@ -122,7 +122,7 @@ async fn all_who_wait_find_out_that_the_connection_is_lost() {
         }));
         // Each is sent by itself, as far as that goes.
         for _ in 0..20 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     }
     server.kill();

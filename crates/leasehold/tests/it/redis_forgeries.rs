@@ -266,7 +266,7 @@ async fn try_it(
         // Pushes and answers come in one order.
         store.inspect(&key).await.unwrap();
     }
-    tokio::task::yield_now().await;
+    yield_now().await;
     tried
 }
 

@@ -381,7 +381,7 @@ async fn with_a_vote() {
     let client = client(store).await;
     let held = client.mutex("k").unwrap().lock().await.unwrap();
     let waiter = waiting(&client, "k");
-    tokio::task::yield_now().await;
+    yield_now().await;
     let _lease = hand_over(held, waiter).await;
 
     let error = open(&start("-info")).await.unwrap_err();

@@ -117,7 +117,7 @@ async fn a_line_that_is_longer_than_a_run_is_served() {
     let _ = held.release().await.unwrap();
     for task in given_up {
         task.abort();
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     let all = async {
         while let Some(task) = tasks.join_next().await {

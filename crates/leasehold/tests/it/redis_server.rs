@@ -654,7 +654,7 @@ async fn an_examination_that_is_given_up_leaves_nothing_for_long() {
         tokio::select! {
             biased;
             report = &mut examined => panic!("its lock was not seen: {report:?}"),
-            () = tokio::task::yield_now() => {}
+            () = yield_now() => {}
         }
         let keys: Vec<String> = server.query(&["KEYS", "*leasehold-doctor/*"]);
         if let Some(key) = keys.into_iter().next() {

@@ -5,7 +5,7 @@ use crate::kinds::cast::*;
 fn wants(who: usize) -> Claim {
     Claim {
         secret: (who < 4).then(|| OwnerSecret::from_random(who as u128 % 2)),
-        min_hold: std::time::Duration::from_secs(who as u64 % 3),
+        min_hold: Duration::from_secs(who as u64 % 3),
         note: (who == 2).then(|| Note::new("a note").unwrap()),
         ..claim(who, id(0), lock_mode(who != 5))
     }

@@ -6,7 +6,7 @@ use crate::kinds::cast::*;
 /// Two owners' nested claims, a writer, and readers; for so long that nothing
 /// lapses, since a repeated request does prolong a claim.
 fn wants(who: usize) -> Claim {
-    let day = std::time::Duration::from_secs(86_400);
+    let day = Duration::from_secs(86_400);
     Claim {
         secret: (who < 3).then(|| OwnerSecret::from_random(who as u128 / 2)),
         lease_ttl: day,

@@ -205,7 +205,7 @@ impl Line {
             let lease = key.lock().await.unwrap();
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone inside");
             served.lock().unwrap().add(n, &lease);
-            tokio::task::yield_now().await;
+            yield_now().await;
             assert!(lease.is_valid());
             inside.fetch_sub(1, Ordering::SeqCst);
             // Without an answer the background goes on.

@@ -2,9 +2,8 @@
 #![cfg(feature = "redis")]
 
 use leasehold_testkit::facade::cancellations;
-use leasehold_testkit::server::{Program, RedisServer};
 
-use crate::redis_support::case::{Case, suites};
+use crate::redis_support::case::{Case, Program, RedisServer, suites};
 
 /// What a user needs, and no more.
 const RULE: &str = "on >secret resetchannels ~app:* -@all +eval +evalsha +type +get +set +pttl \

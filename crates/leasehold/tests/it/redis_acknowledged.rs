@@ -2,9 +2,7 @@
 //! replica must acknowledge.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::server::{Program, RedisServer};
-
-use crate::redis_support::case::{Case, suites};
+use crate::redis_support::case::{Case, Program, RedisServer, suites};
 
 struct Shared {
     primary: RedisServer,

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use leasehold_testkit::deployment::Cluster;
-use leasehold_testkit::server::{Program, RedisServer};
 
-use crate::redis_support::case::{Case, suites};
+use crate::redis_support::case::{Case, Program, RedisServer, suites};
 
 type Shared = Cluster;
 

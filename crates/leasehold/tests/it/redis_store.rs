@@ -1,9 +1,7 @@
 //! The contract of a store and the guarantees of the library, on one Redis server.
 #![cfg(feature = "redis")]
 
-use leasehold_testkit::server::{Program, RedisServer};
-
-use crate::redis_support::case::{Case, suites};
+use crate::redis_support::case::{Case, Program, RedisServer, suites};
 
 type Shared = RedisServer;
 

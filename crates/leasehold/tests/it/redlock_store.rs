@@ -4,9 +4,7 @@
 
 use std::iter::repeat_n;
 
-use leasehold_testkit::server::Program;
-
-use crate::redis_support::case::{Case, suites};
+use crate::redis_support::case::{Case, Program, suites};
 use crate::redlock_support::Set;
 
 type Shared = Set;

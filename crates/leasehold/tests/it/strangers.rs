@@ -5,19 +5,12 @@
 //! could take the claim anyway (SAFETY.md). The senders in these tests know everything else:
 //! inboxes, keys, arrival numbers, tokens, times, connections, and all earlier pushes.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use async_trait::async_trait;
+use leasehold::StoreError;
 use leasehold::core::{Arrival, Capacity, ClaimId, Command, Inbox, Key, Proof, Snapshot, Token};
-use leasehold::store::memory::MemoryStore;
-use leasehold::store::{Answer, Capabilities, Listening, Listing, LockStore, Push, PushSink};
-use leasehold::{Client, StoreError};
+use leasehold::store::{Answer, Capabilities, Listening, Listing, Push, PushSink};
 use proptest::prelude::*;
 
-use crate::steps::{client_of, contended, give_back, hand_over, lock};
-use crate::support::{runtime, until, waiting};
+use crate::steps::*;
 
 /// A store whose inbox strangers know.
 #[derive(Debug)]
@@ -235,7 +228,7 @@ async fn nobody_believes(pushes: Vec<Forged>) {
         let heard = victim.heard.lock().unwrap().clone();
         victim.push(forged.push(&key, arrival, epoch, look, &heard));
         for _ in 0..4 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     };
     let before = victim.asked.load(Ordering::SeqCst);
@@ -328,7 +321,7 @@ async fn noise_is_passed_over(
     let look = watch.inspect(&key).await.unwrap();
     for message in noise(look.waiters[0].claim.arrival) {
         send(message).await;
-        tokio::task::yield_now().await;
+        yield_now().await;
         assert!(!waiting.is_finished());
     }
     assert!(held.is_valid());

@@ -5,7 +5,7 @@ use leasehold_redis::{ManyNodes, OneServer, Votes};
 use leasehold_store::access::Access;
 use leasehold_store::scheme::Scheme;
 use leasehold_testkit::facade::cancellations;
-use leasehold_testkit::server::RedisServer;
+pub(crate) use leasehold_testkit::server::{Program, RedisServer};
 use tokio::sync::OnceCell;
 
 use crate::steps::*;

@@ -1,15 +1,10 @@
 //! Helpers of the tests of Redlock: independent servers.
 
-use std::time::Duration;
-
 use leasehold::core::{Claim, ClientInfo, Mode, Renew, Reply, Token};
-use leasehold::store::LockStore;
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
-use leasehold::{Client, Settings};
 pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
 
-use crate::redis_support;
-pub(crate) use crate::support::{id, key, release};
+pub(crate) use crate::steps::*;
 
 /// So many servers that are known to be new: Redis, Valkey and the oldest Redis in
 /// turn, which have to agree with each other.
@@ -62,7 +57,7 @@ impl Set {
     }
 
     pub(crate) async fn client_with(&self, settings: Settings) -> Client {
-        redis_support::client_with(&self.url(), settings).await
+        client_with(&self.url(), settings).await
     }
 }
 

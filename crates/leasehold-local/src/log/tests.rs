@@ -32,6 +32,14 @@ fn opened(limit: &str) -> (Place, Arc<Directory>, Log) {
     (place, directory, log)
 }
 
+/// A store with a log.
+async fn audited() -> (Place, LocalStore) {
+    let place = Place::new();
+    let url = format!("local:{}?audit=1000", place.path.display());
+    let options = LocalOptions::from_url(&url).unwrap();
+    (place, LocalStore::open(options).await.unwrap())
+}
+
 /// The tokens of what can be read from there on.
 fn read(directory: &Directory, from: &mut Position) -> Vec<u64> {
     let mut tokens = Vec::new();
@@ -153,10 +161,7 @@ fn a_file_that_another_has_ended_is_not_missed() {
 /// Whoever waits for the key does not wait for that: all that is kept may be read for it.
 #[tokio::test]
 async fn what_is_not_kept_is_removed_after_the_step() {
-    let place = Place::new();
-    let url = format!("local:{}?audit=1000", place.path.display());
-    let options = LocalOptions::from_url(&url).unwrap();
-    let store = LocalStore::open(options).await.unwrap();
+    let (place, store) = audited().await;
     for (name, lines) in [(full(1), 1), (full(2), 1000), (path(CURRENT), 1 << 17)] {
         fs::write(place.at(&name), "\n".repeat(lines)).unwrap();
     }
@@ -240,10 +245,7 @@ fn a_log_that_was_removed_with_its_directory_goes_on() {
 /// However much others write: what there was when it was read is read to an end.
 #[tokio::test]
 async fn a_log_that_grows_has_an_end() {
-    let place = Place::new();
-    let url = format!("local:{}?audit=1000", place.path.display());
-    let options = LocalOptions::from_url(&url).unwrap();
-    let store = LocalStore::open(options).await.unwrap();
+    let (place, store) = audited().await;
     let (written, mut found) = (log(&place.directory(), "1000"), Vec::new());
     let mut log = Records::audit_log(&store, None, StoreTime(0)).unwrap();
     for number in 1..=3 {
@@ -256,10 +258,7 @@ async fn a_log_that_grows_has_an_end() {
 /// A step is taken, although nothing can be written about it.
 #[tokio::test]
 async fn a_log_that_cannot_be_written_stops_nobody() {
-    let place = Place::new();
-    let url = format!("local:{}?audit=1000", place.path.display());
-    let options = LocalOptions::from_url(&url).unwrap();
-    let store = LocalStore::open(options).await.unwrap();
+    let (place, store) = audited().await;
     // In the way of the file.
     fs::create_dir(place.at("audit/current.jsonl")).unwrap();
     let taken = |command| {

@@ -383,11 +383,8 @@ fn who_observes_again_is_told_again_that_the_runtime_has_ended() {
             false => here.block_on(leaders.next()),
         };
         for closed in [first, here.block_on(leaders.next())] {
-            fails(
-                closed,
-                ErrorKind::Closed,
-                &["the Tokio runtime", "has ended"],
-            );
+            let said = ["the Tokio runtime", "has ended"];
+            fails(closed, ErrorKind::Closed, &said);
         }
     }
 }

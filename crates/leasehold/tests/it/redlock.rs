@@ -2,7 +2,6 @@
 #![cfg(feature = "redis")]
 
 use futures_util::poll;
-use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::redis_support::{LEAST_RIGHTS, rate};

@@ -1,6 +1,9 @@
 //! What several of these modules use.
 
-use leasehold_core::{ClaimId, ClientInfo, Command, Mode, Release, Reply, Standing};
+pub(crate) use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use std::time::Duration;
+
+pub(crate) use leasehold_core::*;
 use proptest::prelude::ProptestConfig;
 use proptest::test_runner::RngSeed;
 

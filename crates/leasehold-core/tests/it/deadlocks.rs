@@ -1,12 +1,9 @@
 //! Deadlock detection among workers that claim several keys one after the other.
 
-use std::time::Duration;
-
 use leasehold_core::deadlock::{ClaimState, Deadlocks, KeyClaims};
-use leasehold_core::*;
 use proptest::prelude::*;
 
-use crate::common::{but, settle};
+use crate::common::*;
 
 const NOW: StoreTime = StoreTime(1_000_000);
 const KEYS: usize = 4;

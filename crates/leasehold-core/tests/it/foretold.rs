@@ -1,10 +1,6 @@
 //! What a client that has a copy of a queue knows before the step is taken.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
-use crate::common::settle;
+use crate::common::*;
 
 const START: StoreTime = StoreTime(1_000_000);
 

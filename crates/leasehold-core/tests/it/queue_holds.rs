@@ -1,10 +1,6 @@
 //! Minimum holds and watchers, which outlive the claims of a queue.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
-use crate::common::{self, break_all, but, standing};
+use crate::common::{self, *};
 
 const START: StoreTime = StoreTime(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,12 +1,8 @@
 //! A simulated client: drives the state machine of a claim as an adapter does.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
 use crate::client_machines::climate::MS;
 use crate::client_machines::world::{Attempt, Held, ONE, Pending, Sent, What, World};
-use crate::common::lock_mode;
+use crate::common::*;
 
 impl World {
     pub(crate) fn begin(&mut self, client: usize) {

@@ -3,10 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use leasehold_core::*;
-
 use crate::client_machines::climate::{Climate, Real, SECOND};
-use crate::common::break_all;
+use crate::common::*;
 use crate::simulation::{Counts, Dice};
 
 /// A request of a client, on one of its connections.

@@ -1,9 +1,5 @@
 //! A few clients at one key, each with one claim at a time; and what the tests of all kinds import.
 
-pub(crate) use std::collections::{BTreeMap, BTreeSet};
-pub(crate) use std::time::Duration;
-
-pub(crate) use leasehold_core::*;
 pub(crate) use proptest::prelude::*;
 
 pub(crate) use crate::common::*;

@@ -1,10 +1,8 @@
 //! The audit entries alone must reproduce the state of the queue.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use leasehold_core::{Arrival, AuditEntry, AuditEvent, Queue, Token};
 use serde_json::Value;
 
+use crate::common::*;
 use crate::queue_properties::world::{arrival, granted};
 
 /// Those who hold, by what the entries have said so far.

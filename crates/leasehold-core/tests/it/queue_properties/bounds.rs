@@ -1,10 +1,6 @@
 //! Limits of the queue, which show only with many claims or at exact times.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
-use crate::common::{but, release, standing, vacate};
+use crate::common::*;
 use crate::queue_properties::histories::{inbox, ms};
 use crate::queue_properties::world::in_the_record;
 

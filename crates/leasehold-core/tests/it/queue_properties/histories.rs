@@ -1,11 +1,8 @@
 //! Random histories of a key, and the frequency of each event.
 
-use std::time::Duration;
-
-use leasehold_core::*;
 use proptest::prelude::*;
 
-use crate::common::lock_mode;
+use crate::common::*;
 use crate::queue_properties::reference::Reference;
 
 /// Ids that claims are made with, and those that are only rotated to: few, so

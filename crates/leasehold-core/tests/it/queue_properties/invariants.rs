@@ -1,11 +1,6 @@
 //! Invariants that must hold after every step.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use leasehold_core::*;
-
-use crate::common::vacate;
+use crate::common::*;
 use crate::queue_properties::histories::{id_shown_as, ms};
 use crate::queue_properties::reference::{Expected, Known, Reference};
 use crate::queue_properties::world::{

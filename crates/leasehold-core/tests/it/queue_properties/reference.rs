@@ -1,10 +1,7 @@
 //! The reference: a plain list of claims that removes expired claims at once, while the queue
 //! removes them as late as possible.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use leasehold_core::*;
+use crate::common::*;
 
 /// One live claim, as the reference sees it.
 #[derive(Debug, Clone)]

@@ -1,9 +1,6 @@
 //! The expected notifications of a step.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use leasehold_core::{Arrival, Command, Event, Inbox, Queue, Reply, Snapshot, StoreTime};
-
+use crate::common::*;
 use crate::queue_properties::invariants::{arrivals_held, claims};
 use crate::queue_properties::world::{Taken, World, claim_id, granted_in};
 

@@ -1,11 +1,8 @@
 //! A key under test, its reference, and the state of its clients.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use leasehold_core::*;
 use serde_json::Value;
 
+use crate::common::*;
 use crate::queue_properties::audited::Audited;
 use crate::queue_properties::histories::{Act, INBOXES, Op, Tick, inbox};
 use crate::queue_properties::reference::{Expected, Reference};

@@ -1,9 +1,6 @@
 //! A simulated member: with the rules of the core, or with broken ones.
 
-use std::time::Duration;
-
-use leasehold_core::*;
-
+use crate::common::*;
 use crate::quorum::climate::Broken;
 
 /// The reply and its time; also the token that the server gave, where servers count.

@@ -4,7 +4,6 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-use leasehold::core::{Claim, ClaimReply, Mode, Note, ReleaseReply, Renew};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedlockStore};

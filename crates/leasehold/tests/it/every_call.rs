@@ -5,7 +5,6 @@
 use std::time::SystemTime;
 
 use futures_util::FutureExt as _;
-use leasehold::core::{Claim, Reply, Standing};
 use leasehold::fence::{Gate, Guarded};
 use leasehold::observe::{Fact, ObservedClaim};
 use leasehold::store::local::LocalOptions;

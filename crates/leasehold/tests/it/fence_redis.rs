@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use leasehold::Token;
 use leasehold::fence::Fenced;
 use leasehold::fence::redis::{Error, Register, Stored};
 use redis::aio::MultiplexedConnection;

@@ -66,7 +66,7 @@ fn connect(url: &str) -> blocking::Client {
 }
 
 /// The kind of an error, or that there was none.
-fn outcome<T>(result: Result<T, leasehold::Error>) -> String {
+fn outcome<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => "done".to_owned(),
         Err(error) => format!("{:?}", error.kind()),

@@ -4,7 +4,6 @@
 
 use crate::local_support::roles::{ALL, MIN_HOLD};
 use crate::local_support::*;
-use leasehold::core::{ClaimId, Renew, Snapshot};
 
 /// How soon what a dead process held is free here: the next in line looks every half a second.
 const FREED: Duration = Duration::from_secs(5);

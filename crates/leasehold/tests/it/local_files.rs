@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::local_support::{self, *};
 use leasehold::Access;
-use leasehold::core::{Arrival, ClaimReply};
 use leasehold::doctor::examine;
 use leasehold::store::Push;
 use tokio::sync::mpsc::UnboundedReceiver;

@@ -6,7 +6,6 @@ use std::fs::{self, Permissions, TryLockError};
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
 use crate::local_support::{self, *};
-use leasehold::core::{LeaseState, Loss};
 use leasehold_testkit::process::Process;
 
 /// Some user who is not us.

@@ -2,7 +2,6 @@
 #![cfg(all(target_os = "linux", feature = "local"))]
 
 use crate::local_support::*;
-use leasehold::core::{ClaimId, Key, Mode, Renew};
 
 const TTL: Duration = Duration::from_secs(3);
 

@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use leasehold::core::Loss;
 use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
 use leasehold::{ClientBuilder, Mode};

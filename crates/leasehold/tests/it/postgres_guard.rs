@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 
-use leasehold::Token;
 use leasehold_testkit::process::{self, Signal};
 use leasehold_testkit::python::python;
 

@@ -621,7 +621,7 @@ async fn who_gives_up_takes_nobody_along() {
                 store.inspect(&key).await?;
                 store.step(&key, &Command::Release(settled(id))).await?;
             }
-            Ok::<_, leasehold::StoreError>(())
+            Ok::<_, StoreError>(())
         }
     });
     let mut others = std::pin::pin!(try_join_all(others));

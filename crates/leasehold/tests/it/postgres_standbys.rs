@@ -43,7 +43,7 @@ impl Pair {
     }
 
     /// A client for which nothing is over before the test says so, however slow the machine is.
-    async fn connect(&self, acknowledge: &str) -> Result<Client, leasehold::Error> {
+    async fn connect(&self, acknowledge: &str) -> Result<Client, Error> {
         let url = self.fresh.url().await;
         let url = format!("{url}&response_timeout=5m&connect_timeout=5m&acknowledge={acknowledge}");
         let long = Duration::from_secs(300);

@@ -3,7 +3,6 @@
 
 use std::sync::LazyLock;
 
-use leasehold::StoreError;
 pub(crate) use leasehold::{Access, Marked};
 use leasehold_store::scheme::Scheme as _;
 pub(crate) use leasehold_testkit::postgres::{PgBouncer, Postgres, psql, sql_at};

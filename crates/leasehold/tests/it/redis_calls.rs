@@ -2,7 +2,6 @@
 #![cfg(feature = "redis")]
 
 use crate::redis_support::*;
-use leasehold::StoreError;
 
 /// Claims that key, in a task.
 fn claims(store: &Arc<RedisStore>, number: usize) -> JoinHandle<Result<bool, StoreError>> {

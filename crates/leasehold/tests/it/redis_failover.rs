@@ -4,7 +4,6 @@
 
 use crate::redis_not_now::client as not_now_client;
 use crate::redis_support::*;
-use leasehold::{LeaseState, Loss};
 use leasehold_testkit::deployment::Sentinels;
 
 const SOON: Duration = Duration::from_secs(60);

@@ -2,7 +2,6 @@
 //! message. No claim is granted, ended or fenced by it.
 
 use futures_util::StreamExt;
-use leasehold::core::{Key, LeaseState, Snapshot};
 use leasehold_testkit::server::Stats;
 use redis::aio::MultiplexedConnection;
 

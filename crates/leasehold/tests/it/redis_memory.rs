@@ -3,7 +3,6 @@
 
 use crate::redis_support::*;
 use futures_util::future::try_join_all;
-use leasehold::Error;
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 10_000;

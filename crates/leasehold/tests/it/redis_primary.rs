@@ -5,7 +5,6 @@
 use crate::redis_support::fake_sentinel::FakeSentinel;
 use crate::redis_support::*;
 use crate::redlock_support::members;
-use leasehold::core::ClaimReply;
 
 fn options_of(sentinels: &[&FakeSentinel]) -> RedisOptions {
     let nodes = members(sentinels.iter().map(|sentinel| sentinel.port));

@@ -1,10 +1,7 @@
 //! Acknowledged grants, with real replicas that stop, are cut off and are promoted.
 #![cfg(feature = "redis")]
 
-use leasehold::core::Renew;
-
 use crate::redis_support::{self, *};
-use leasehold::{LeaseState, Loss};
 
 fn with_replicas(count: usize) -> (RedisServer, Vec<RedisServer>) {
     let primary = RedisServer::start();

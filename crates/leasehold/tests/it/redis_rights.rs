@@ -3,7 +3,6 @@
 
 use crate::log::Log;
 use crate::redis_support::*;
-use leasehold::core::{ReleaseReply, StoreTime};
 use leasehold::store::redis::{ClassicStore, RedisClusterOptions, RedlockOptions, RedlockStore};
 use leasehold_testkit::deployment::{Cluster, Independent, Sentinels};
 use leasehold_testkit::server::RedisServerBuilder;

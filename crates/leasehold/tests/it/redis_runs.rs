@@ -2,7 +2,6 @@
 #![cfg(feature = "redis")]
 
 use crate::redis_support::*;
-use leasehold::Loss;
 use leasehold_testkit::server::Data;
 
 const SOON: Duration = Duration::from_secs(20);

@@ -3,8 +3,6 @@
 
 use crate::redis_support::*;
 use futures_util::future::join_all;
-use leasehold::StoreError;
-use leasehold::core::Key;
 use leasehold_testkit::proxy::Held;
 
 /// Neither a proxy nor a user needs `SCRIPT`.

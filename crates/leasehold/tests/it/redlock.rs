@@ -8,9 +8,7 @@ use crate::redis_support::{LEAST_RIGHTS, rate};
 use crate::redlock_support::{Data, RedisServer, Set, claim, key, members, release, renew, token};
 use crate::steps::{self, *};
 use leasehold::audit::{AuditEvent, AuditRecord};
-use leasehold::core::{Claim, ClaimReply, ReleaseReply, RenewReply, StoreTime, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
-use leasehold_store::StoreError;
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::proxy::{Direction, Proxy};
 

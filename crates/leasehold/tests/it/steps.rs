@@ -9,12 +9,16 @@ pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::Duration;
 
 pub(crate) use async_trait::async_trait;
-use leasehold::core::{Claim, ClaimId, ClaimReply, Key, Mode, Release, Standing};
+pub(crate) use leasehold::core::{
+    Arrival, Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, Note, Release, ReleaseReply, Renew,
+    RenewReply, Reply, Snapshot, Standing, StoreTime, Token,
+};
 pub(crate) use leasehold::store::memory::MemoryStore;
 pub(crate) use leasehold::store::{LockStore, Verbs as _};
 use leasehold::store::{Push, PushSink};
-pub(crate) use leasehold::{Client, ErrorKind, Lease, Released, Settings};
-use leasehold::{Error, StoreError};
+pub(crate) use leasehold::{
+    Client, Error, ErrorKind, Lease, LeaseState, Loss, Released, Settings, StoreError,
+};
 pub(crate) use leasehold_store::contract::Fixture;
 pub(crate) use leasehold_testkit::dice::Dice;
 pub(crate) use leasehold_testkit::expect::says;

@@ -5,7 +5,6 @@
 //! could take the claim anyway (SAFETY.md). The senders in these tests know everything else:
 //! inboxes, keys, arrival numbers, tokens, times, connections, and all earlier pushes.
 
-use leasehold::StoreError;
 use leasehold::core::{Arrival, Capacity, ClaimId, Command, Inbox, Key, Proof, Snapshot, Token};
 use leasehold::store::{Answer, Capabilities, Listening, Listing, Push, PushSink};
 use proptest::prelude::*;

@@ -144,7 +144,7 @@ async fn who_is_far_away_renews_what_others_keep_changing() {
     let held = permits.acquire().await.unwrap();
     let late = Duration::from_millis(60);
     far.proxy.delay(Direction::ToServer, late);
-    let mut changing: JoinSet<Result<Infallible, leasehold::Error>> = JoinSet::new();
+    let mut changing: JoinSet<Result<Infallible, Error>> = JoinSet::new();
     for _ in 0..2 {
         let near = connect(&far.near).await;
         changing.spawn(async move {

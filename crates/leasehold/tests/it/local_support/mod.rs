@@ -9,7 +9,6 @@ use std::process::ChildStdin;
 pub(crate) use std::process::Command;
 
 pub(crate) use leasehold::connect;
-use leasehold::core::{Claim, Key, ReleaseReply};
 use leasehold::store::AllAnswer;
 use leasehold::store::local::LocalOptions;
 pub(crate) use leasehold::store::local::LocalStore;
@@ -72,7 +71,7 @@ pub(crate) async fn moment(most: u128) {
 }
 
 /// The store is refused there, with a hint. The error.
-pub(crate) async fn refusal(directory: &Path) -> leasehold::Error {
+pub(crate) async fn refusal(directory: &Path) -> Error {
     let url = format!("local:{}", directory.display());
     let error = fails(connect(url).await, ErrorKind::Refused, &[]);
     assert!(error.hint().is_some());

@@ -1,7 +1,6 @@
 //! Clients that contend for a key while its server loses data, and a witness of the validity of
 //! each lease.
 
-use leasehold::Error;
 use leasehold::core::{Claim, ClaimId, Command, Key, Mode, Renew, Reply, Token, drift_allowance};
 use leasehold::store::Answer;
 

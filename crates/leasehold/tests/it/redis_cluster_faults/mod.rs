@@ -8,7 +8,6 @@ mod moving;
 use crate::redis_support::*;
 use leasehold::store::AllAnswer;
 use leasehold::store::redis::RedisClusterOptions;
-use leasehold::{LeaseState, Token};
 use leasehold_testkit::deployment::{Cluster, SlotMove, Takeover};
 use tokio::sync::watch;
 

@@ -14,7 +14,6 @@ mod silence;
 use std::env;
 
 use leasehold::core::UNHEARD_CUT;
-use leasehold::{LeaseState, Loss, Token};
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::{Command, End};
 use leasehold_testkit::server::Data;

@@ -3,8 +3,6 @@
 pub(crate) mod case;
 pub(crate) mod fake_sentinel;
 
-use leasehold::StoreError;
-use leasehold::core::{Claim, ClaimReply, ClientInfo, Key, Mode, Renew};
 use leasehold::store::Listening;
 pub(crate) use leasehold::store::Push;
 pub(crate) use leasehold::store::redis::{RedisOptions, RedisStore};

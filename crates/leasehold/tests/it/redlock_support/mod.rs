@@ -1,6 +1,5 @@
 //! Helpers of the tests of Redlock: independent servers.
 
-use leasehold::core::{Claim, ClientInfo, Mode, Renew, Reply, Token};
 use leasehold::store::redis::{RedlockOptions, RedlockStore};
 pub(crate) use leasehold_testkit::server::{Data, Program, RedisServer};
 

@@ -10,7 +10,6 @@ use leasehold::simulation::{Dialled, World, bring};
 
 use crate::steps::*;
 
-
 /// tokio's paused clock moves timers; `slept` is what they have missed.
 struct Machine {
     began: Instant,

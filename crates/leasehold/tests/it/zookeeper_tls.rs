@@ -62,7 +62,6 @@ impl Encrypted {
     }
 }
 
-
 async fn refused(url: &str, said: &str, hint: &str) {
     fails_to_connect(url, ErrorKind::Refused, said, hint).await;
 }

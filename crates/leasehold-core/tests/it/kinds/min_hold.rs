@@ -95,7 +95,8 @@ proptest! {
             Command::Release(Release { id: id(0), hand_off, settled: true, unused })
         };
         let left = cast.apply(&leave);
-        prop_assert!(dies || left.reply == Reply::Released { held: true });
+        let released = Reply::Released { held: true };
+        prop_assert!(dies || left.reply == released);
         // What its client never used is not kept.
         let kept = after < hold && (dies || !unused);
         let view = |cast: &Cast| cast.look().holders.first().map(|h| h.claim.clone());

@@ -97,9 +97,8 @@ async fn several_keys_are_held_all_or_none(store: &Store) {
 async fn several_keys_in_any_order_do_not_block_each_other(store: &Store) {
     fs::write(store.path("count"), "0").unwrap();
     let script = "read n < count; echo $((n + 1)) > count";
-    let spawn = |[one, two]: [&str; 2]| {
-        store.spawn((format!("run -q -k {one} -k {two} -- sh -c"), script))
-    };
+    let spawn =
+        |[one, two]: [&str; 2]| store.spawn((format!("run -q -k {one} -k {two} -- sh -c"), script));
     let orders = [["a", "b"], ["b", "a"]].repeat(10);
     let all: Vec<_> = orders.into_iter().map(spawn).collect();
     for each in all {

@@ -11,7 +11,8 @@ use redis::ServerError;
 
 use super::table::{ANSWERS, Answer, Made, Outlook};
 use super::{
-    Dialling, foreign, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts, of_connection, of_opening, of_server, refusal,
+    Dialling, foreign, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts,
+    of_connection, of_opening, of_server, refusal,
 };
 use crate::connection::rights;
 

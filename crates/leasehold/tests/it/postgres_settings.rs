@@ -98,9 +98,8 @@ async fn end_at_the_server(locks: &str, steps: &[String]) {
     let url = fresh.url().await;
     use_once(&fresh.connect().await, "k").await;
     let _session = asleep(url, locks).await;
-    let run = |step: &String| {
-        Process::run(psql(database(url), &step.replace("{schema}", schema(url))))
-    };
+    let run =
+        |step: &String| Process::run(psql(database(url), &step.replace("{schema}", schema(url))));
     for ended in join_all(steps.iter().map(run)).await {
         ended.has_said("due to lock timeout");
     }

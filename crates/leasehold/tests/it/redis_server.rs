@@ -269,9 +269,8 @@ async fn a_full_server_takes_no_claims_but_lets_go() {
     };
     standing(&store.renew(&lone, &change(1, 11)).await.unwrap());
     standing(&store.renew(&queued, &change(1, 11)).await.unwrap());
-    let released = async |key: &Key, number| {
-        store.release(key, &release(number)).await.unwrap().reply
-    };
+    let released =
+        async |key: &Key, number| store.release(key, &release(number)).await.unwrap().reply;
     assert_eq!(released(&idle, 7).await, ReleaseReply::Absent);
     assert_eq!(store.inspect(&queued).await.unwrap().waiters.len(), 2);
     let freed = ReleaseReply::Released { held: true };

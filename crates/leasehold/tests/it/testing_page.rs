@@ -377,7 +377,11 @@ async fn a_recovery_ends_with_its_limit() -> Result<(), leasehold::Error> {
 #[tokio::test(start_paused = true)]
 async fn work_that_is_done_stays_done() -> Result<(), leasehold::Error> {
     let store = TestStore::new();
-    let client = store.builder().ttl(Duration::from_secs(2)).connect().await?;
+    let client = store
+        .builder()
+        .ttl(Duration::from_secs(2))
+        .connect()
+        .await?;
     let report = client.mutex("report")?;
     report.with_lock(async |_| store.make_unavailable()).await?;
     store.restore();

@@ -616,7 +616,9 @@ fn an_id_that_a_renewal_has_brought_meanwhile_is_not_asked_for_again() {
 
 #[test]
 fn who_rotates_by_itself_leaves_under_both_ids() {
-    let mut life = held(but(terms(), |it| it.rotate_every = Some(Duration::from_secs(5))));
+    let mut life = held(but(terms(), |it| {
+        it.rotate_every = Some(Duration::from_secs(5));
+    }));
     let due = life.poll_timeout().unwrap();
     let beat = life.poll_transmit(due, || Some(id(2))).unwrap();
     assert!(matches!(&*beat.command, Command::Renew(renew) if renew.rotate.is_some()));

@@ -68,7 +68,10 @@ impl Desk {
             Verb::Accept if self.door.is_some() => {}
             Verb::Accept => self.door = Some(listen(self.address).await),
             // Resets whoever has knocked and was not let in.
-            Verb::Refuse => self.door = None,
+            Verb::Refuse => {
+                self.door = None;
+                closed(self.address).await;
+            }
             Verb::Tell(what, whom) => {
                 if let (What::Close { .. }, Some(door), true) = (what, &self.door, whom.all) {
                     turn_away(door);
@@ -121,6 +124,14 @@ async fn listen(address: SocketAddr) -> TcpListener {
             }
             Err(error) => panic!("cannot listen on {address}: {error}"),
         }
+    }
+}
+
+/// Returns when nobody comes in any more: a door at which another process looks, in `/proc`, is
+/// closed by whichever of the two is last.
+async fn closed(address: SocketAddr) {
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 

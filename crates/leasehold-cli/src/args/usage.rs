@@ -34,7 +34,8 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
         _ => None,
     };
     let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
-    let mut text = asked.render().to_string();
+    // Where a tip was taken out, its empty line stays.
+    let mut text = asked.render().to_string().replace("\n\n\n", "\n\n");
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
         if let Some(shown) = without_login(argument) {
             text = text.replace(argument, &shown);

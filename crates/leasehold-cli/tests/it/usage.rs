@@ -99,6 +99,7 @@ async fn options_of_other_commands_are_answered_with_ours() {
         let refused = ends_saying(&Store::memory(), arguments, 64, hint).await;
         refused.has_not_said("dash");
         refused.has_not_said("tip:");
+        refused.has_not_said("\n\n\n");
     }
     // Those after -- are the command's.
     let refused = run("run --colour k -- flock --timeout 5").await;

@@ -2,7 +2,7 @@
 
 use super::claim::{Handing, Stage};
 use super::renewal::Renewal;
-use super::types::{RequestKind, RunNews};
+use super::types::{Request, RequestKind, RunNews};
 use super::{ClaimMachine, End, Failure, Response, Transmit};
 use crate::{Command, LeaseState, Loss, Moment, Push, Renew, Reply, Token};
 
@@ -67,7 +67,7 @@ impl ClaimMachine {
             self.handing = Handing::Fresh;
         }
         self.settled |= self.sends == 1 && matches!(heard.reply, Reply::Standing(_));
-        waiter.handle_reply(now, to.sent, None, &heard);
+        waiter.handle_reply(now, to.sent, Request::Claim, &heard);
     }
 
     /// Handles the answer to a request that keeps the claim.
@@ -88,7 +88,7 @@ impl ClaimMachine {
             (Stage::Waiting(waiter), None) => waiter.handle_failure(now, failure),
             (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
             (Stage::Waiting(waiter), Some(heard)) => {
-                waiter.handle_reply(now, to.sent, Some(renew.ttl), &heard);
+                waiter.handle_reply(now, to.sent, Request::Renew(renew.ttl), &heard);
             }
             (Stage::Held(renewal), Some(heard)) => {
                 renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply);

@@ -13,8 +13,8 @@ use super::release::Releasing;
 use super::renewal::Renewal;
 use super::timing::REQUEST_PART;
 use super::types::{
-    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, RequestKind, Terms,
-    Transmit,
+    Acknowledges, ChangeId, Changing, Deadlines, End, LeaseState, Loss, Phase, Request,
+    RequestKind, Terms, Transmit,
 };
 use super::waiter::Waiter;
 use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
@@ -327,12 +327,12 @@ impl ClaimMachine {
         let limit = self.request_limit();
         let (ttl, confirms) = match &mut self.stage {
             Stage::Waiting(waiter) => match waiter.poll_transmit(now)? {
-                None => {
+                Request::Claim => {
                     self.sends = self.sends.saturating_add(1);
                     let end = waiter.poll_timeout().unwrap_or(now);
                     return Some(send(self.ask.clone()?, RequestKind::Ask, end.since(now)));
                 }
-                Some(ttl) => (ttl, false),
+                Request::Renew(ttl) => (ttl, false),
             },
             Stage::Held(renewal) => {
                 let ttl = renewal.poll_transmit(now)?;

@@ -254,6 +254,15 @@ pub enum Failure {
     Refused,
 }
 
+/// What is to be sent for a claim now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Request {
+    /// Ask for the key, with both TTLs.
+    Claim,
+    /// Raise the deadline by this much.
+    Renew(Duration),
+}
+
 /// The key is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Granted {

@@ -6,7 +6,7 @@ use super::push_validation::LastAnswer;
 use super::timing::{
     ASK_AGAIN, ASK_PAUSE, ASK_SHARE, GRACE, LOOK_PAUSE, RENEW_WAITING_AT, STAGGER, STAGGER_AT_MOST,
 };
-use super::types::{Deadlines, End, Failure, Granted, Response, RunNews, Terms};
+use super::types::{Deadlines, End, Failure, Granted, Request, Response, RunNews, Terms};
 use crate::{
     Arrival, Backoff, Capacity, Moment, Push, Reply, Standing, StoreTime, Token, Validity,
 };
@@ -101,15 +101,18 @@ impl Waiter {
         self.in_flight.is_some()
     }
 
-    /// The request to send now, if one is due: to ask for the key, or to renew the claim by this
-    /// much. Each must be answered by [`Waiter::handle_reply`] or [`Waiter::handle_failure`].
-    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Option<Duration>> {
+    /// The request to send now, if one is due. Each must be answered by
+    /// [`Waiter::handle_reply`] or [`Waiter::handle_failure`].
+    pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Request> {
         if self.in_flight() || now < self.due || self.outcome.is_some() {
             return None;
         }
         self.in_flight = Some(now);
         self.silent_since.get_or_insert(now);
-        Some(self.place.map(|_| self.waiter_ttl))
+        Some(match self.place {
+            None => Request::Claim,
+            Some(_) => Request::Renew(self.waiter_ttl),
+        })
     }
 
     /// When [`Waiter::handle_timeout`] and [`Waiter::poll_transmit`] want to be
@@ -147,13 +150,13 @@ impl Waiter {
         self.give_up.filter(|_| self.asked)
     }
 
-    /// An answer to a request that was sent at `sent` arrived at `now`. `renews`: by how much that
-    /// renewed the claim. On connection epoch zero nothing is heard: then it asks again before long.
+    /// An answer to `request`, sent at `sent`, arrived at `now`. On connection epoch zero nothing
+    /// is heard: then it asks again before long.
     pub(super) fn handle_reply(
         &mut self,
         now: Moment,
         sent: Moment,
-        renews: Option<Duration>,
+        request: Request,
         heard: &Response,
     ) {
         let at = heard.at;
@@ -166,7 +169,7 @@ impl Waiter {
             return;
         }
         self.outcome = match &heard.reply {
-            Reply::Standing(standing) => self.stand(now, sent, renews, standing, heard),
+            Reply::Standing(standing) => self.stand(now, sent, request, standing, heard),
             Reply::Busy { blocked_until } => Some(Err(End::Busy(blocked_until.since(at)))),
             Reply::Quarantined { until } => Some(Err(End::Quarantined(until.since(at)))),
             Reply::Mismatch { in_use } => Some(Err(End::Mismatch(*in_use))),
@@ -332,16 +335,16 @@ impl Waiter {
         &mut self,
         now: Moment,
         sent: Moment,
-        renews: Option<Duration>,
+        request: Request,
         standing: &Standing,
         heard: &Response,
     ) -> Option<Result<Granted, End>> {
         let (at, epoch) = (heard.at, heard.epoch);
         let arrival = standing.arrival;
         if let Some(token) = standing.token.filter(|_| standing.holds()) {
-            let (ttl, confirm_at) = match renews {
-                None => (self.lease_ttl, None),
-                Some(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
+            let (ttl, confirm_at) = match request {
+                Request::Claim => (self.lease_ttl, None),
+                Request::Renew(ttl) => (ttl, Some(sent + ttl / RENEW_WAITING_AT)),
             };
             let mut validity = Validity::default();
             validity.confirm(sent, ttl);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{DEADLINES, WAITER, at, but, heard, place, terms};
-use crate::machine::types::Granted;
+use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::Waiter;
 use crate::machine::{End, Failure, Response};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     drift_allowance,
 };
 
-const RENEW: Option<Duration> = Some(WAITER);
+const RENEW: Request = Request::Renew(WAITER);
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -70,9 +70,9 @@ fn pushed(epoch: u64, arrival: Arrival, at: StoreTime) -> Push {
 /// Waits at this place, by an answer that came at 10 on epoch 3.
 fn waiting(position: u64, left: u64, give_up: Option<Moment>) -> Waiter {
     let mut waiter = waiter(give_up);
-    assert_eq!(waiter.poll_transmit(at(0)), Some(None));
+    assert_eq!(waiter.poll_transmit(at(0)), Some(Request::Claim));
     let reply = standing(position, left);
-    waiter.handle_reply(at(10), at(0), None, &answer(3, reply, STORE));
+    waiter.handle_reply(at(10), at(0), Request::Claim, &answer(3, reply, STORE));
     waiter
 }
 
@@ -364,7 +364,7 @@ fn definite_answers_end_it() {
     ] {
         let mut waiter = waiter(None);
         assert!(waiter.poll_transmit(at(0)).is_some());
-        waiter.handle_reply(at(5), at(0), None, &answer(1, reply, STORE));
+        waiter.handle_reply(at(5), at(0), Request::Claim, &answer(1, reply, STORE));
         assert_eq!(waiter.outcome, Some(Err(verdict)));
         assert_eq!(waiter.poll_timeout(), None);
     }

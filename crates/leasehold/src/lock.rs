@@ -49,7 +49,11 @@ pub struct Lock {
 
 single_key!(Lock);
 fairness!(Lock);
-locking!(Lock, Lease<Any>, "the key"; |it| it; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Lock, Lease<Any>, "the key"; |it| it;
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Lock, Any; |it, parts| it);
 debug!(Lock; |it| key: it.key());
 

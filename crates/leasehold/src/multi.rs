@@ -56,7 +56,11 @@ pub struct MultiLock<K: LeaseKind = Exclusive> {
 }
 
 options!(MultiLock<K>: lock, K: LeaseKind);
-locking!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it;
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 
 impl Lock {
     /// Makes one lock on these keys, with the same options. The key of this lock is included only

@@ -38,6 +38,10 @@ pub struct Mutex {
 
 single_key!(Mutex: lock);
 fairness!(Mutex: lock);
-locking!(Mutex, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Mutex, Lease, "the key"; |it| it.lock;
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Mutex, Exclusive; |it, parts| it.lock);
 debug!(Mutex; |it| key: it.key());

@@ -79,7 +79,11 @@ pub struct Reentrant {
 }
 
 single_key!(Reentrant: lock);
-locking!(Reentrant, Lease, "the key"; |it| it.lock; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Reentrant, Lease, "the key"; |it| it.lock;
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Reentrant, Exclusive; |it, parts| it.lock);
 debug!(Reentrant; |it| key: it.key());
 

@@ -45,8 +45,16 @@ pub struct RwLock {
 
 single_key!(RwLock: lock);
 fairness!(RwLock: lock);
-locking!(RwLock, Lease<Shared>, "a read lease"; |it| it.reader(); read, try_read, read_within, read_opts; with_read, with_read_within, with_try_read, try_with_read);
-locking!(RwLock, Lease, "the write lease"; |it| it.lock; write, try_write, write_within, write_opts; with_write, with_write_within, with_try_write, try_with_write);
+locking! {
+    RwLock, Lease<Shared>, "a read lease"; |it| it.reader();
+    read, try_read, read_within, read_opts;
+    with_read, with_read_within, with_try_read, try_with_read
+}
+locking! {
+    RwLock, Lease, "the write lease"; |it| it.lock;
+    write, try_write, write_within, write_opts;
+    with_write, with_write_within, with_try_write, try_with_write
+}
 adopting!(RwLock, K: LeaseKind; |it, parts| it.of(parts));
 debug!(RwLock; |it| key: it.key());
 

@@ -44,8 +44,20 @@ pub struct Semaphore {
 single_key!(Semaphore: lock);
 fairness!(Semaphore: lock);
 adopting!(Semaphore, Permits; |it, parts| it.lock);
-locking!(Semaphore, Lease<Permits>, "a permit", "`Invalid` also if the key is in use with another number of permits: the message has both."; |it| it.lock; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
-locking!(Semaphore, Lease<Permits>, "`take` permits in one lease", "`Invalid` also for zero permits or more than there are, and as for [`Self::acquire`]."; |it, take: u32| it.many(take); acquire_many, try_acquire_many, acquire_many_within; with_permits);
+locking! {
+    Semaphore, Lease<Permits>, "a permit",
+    "`Invalid` also if the key is in use with another number of permits: the message has both.";
+    |it| it.lock;
+    acquire, try_acquire, acquire_within;
+    with_permit, with_permit_within, with_try_permit, try_with_permit
+}
+locking! {
+    Semaphore, Lease<Permits>, "`take` permits in one lease",
+    "`Invalid` also for zero permits or more than there are, and as for [`Self::acquire`].";
+    |it, take: u32| it.many(take);
+    acquire_many, try_acquire_many, acquire_many_within;
+    with_permits
+}
 
 impl Semaphore {
     /// Returns the number of permits, as this handle has it.

@@ -163,7 +163,11 @@ face! {
 
 single_key!(Lock);
 fairness!(Lock);
-locking!(Lock, Lease<Any>, "the key"; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Lock, Lease<Any>, "the key";
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Lock, Any);
 
 face! { impl Lock {
@@ -188,7 +192,11 @@ face! {
 
 single_key!(Mutex);
 fairness!(Mutex);
-locking!(Mutex, Lease, "the key"; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Mutex, Lease, "the key";
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Mutex, Exclusive);
 
 face! {
@@ -199,7 +207,11 @@ face! {
 }
 
 single_key!(Reentrant);
-locking!(Reentrant, Lease, "the key"; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    Reentrant, Lease, "the key";
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 adopting!(Reentrant, Exclusive);
 
 face! { impl Reentrant {
@@ -226,8 +238,16 @@ face! {
 
 single_key!(RwLock);
 fairness!(RwLock);
-locking!(RwLock, Lease<Shared>, "a read lease"; read, try_read, read_within, read_opts; with_read, with_read_within, with_try_read, try_with_read);
-locking!(RwLock, Lease, "the write lease"; write, try_write, write_within, write_opts; with_write, with_write_within, with_try_write, try_with_write);
+locking! {
+    RwLock, Lease<Shared>, "a read lease";
+    read, try_read, read_within, read_opts;
+    with_read, with_read_within, with_try_read, try_with_read
+}
+locking! {
+    RwLock, Lease, "the write lease";
+    write, try_write, write_within, write_opts;
+    with_write, with_write_within, with_try_write, try_with_write
+}
 adopting!(RwLock, K: LeaseKind);
 
 face! {
@@ -240,8 +260,16 @@ face! {
 single_key!(Semaphore);
 fairness!(Semaphore);
 adopting!(Semaphore, Permits);
-locking!(Semaphore, Lease<Permits>, "a permit"; acquire, try_acquire, acquire_within; with_permit, with_permit_within, with_try_permit, try_with_permit);
-locking!(Semaphore, Lease<Permits>, "`take` permits in one lease", take: u32; acquire_many, try_acquire_many, acquire_many_within; with_permits);
+locking! {
+    Semaphore, Lease<Permits>, "a permit";
+    acquire, try_acquire, acquire_within;
+    with_permit, with_permit_within, with_try_permit, try_with_permit
+}
+locking! {
+    Semaphore, Lease<Permits>, "`take` permits in one lease", take: u32;
+    acquire_many, try_acquire_many, acquire_many_within;
+    with_permits
+}
 
 face! { impl Semaphore {
     /// Returns the number of permits, as this handle has it.
@@ -262,7 +290,11 @@ face! {
 }
 
 options!(MultiLock, <K: LeaseKind>);
-locking!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; lock, try_lock, lock_within, lock_opts; with_lock, with_lock_within, with_try_lock, try_with_lock);
+locking! {
+    MultiLock<K: LeaseKind>, MultiLease<K>, "all keys";
+    lock, try_lock, lock_within, lock_opts;
+    with_lock, with_lock_within, with_try_lock, try_with_lock
+}
 
 face! { impl MultiLock {
     /// Converts to a lock that reads each key.

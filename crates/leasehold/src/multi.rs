@@ -221,8 +221,10 @@ impl<K: LeaseKind> MultiLock<K> {
                 Err(end) => return Ok(Err(end)),
             }
         }
-        let held = leases.iter().all(Lease::is_valid);
-        Ok(held.then_some(()).ok_or(End::Gone))
+        match leases.iter().all(Lease::is_valid) {
+            true => Ok(Ok(())),
+            false => Ok(Err(End::Gone)),
+        }
     }
 
     /// The lease of these parts, which are in the order of their names.

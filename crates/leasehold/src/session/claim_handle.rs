@@ -134,8 +134,10 @@ impl ClaimHandle {
     pub(super) fn poll_transmit(&self) -> Result<Option<Transmit>, End> {
         self.with(|claim, now| {
             claim.handle_timeout(now);
-            let end = claim.end();
-            end.map_or_else(|| Ok(claim.poll_transmit(now, || None)), Err)
+            match claim.end() {
+                Some(end) => Err(end),
+                None => Ok(claim.poll_transmit(now, || None)),
+            }
         })
     }
 
@@ -237,8 +239,8 @@ struct Driving<'a> {
 }
 
 impl Driving<'_> {
-    /// What it waited for has come, or else something is to be sent now, or there is nothing to
-    /// do before that time or a change.
+    /// Returns what it waited for, once that has come. Else `sending` is to be sent now, or there
+    /// is nothing to do before a change, or the time that is the error.
     fn step<T>(
         &mut self,
         limit: Option<Duration>,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use leasehold_core::Moment;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
@@ -149,16 +148,18 @@ impl Session {
         self.check_thread(self.shutdown.home == Some(thread::current().id()))?;
         let closing = self.shutdown.closing.notified();
         let _elsewhere = Elsewhere::wait(&self.runtime);
-        // Whatever it sleeps for.
-        self.ensure_awake(Moment(u64::MAX), Moment(0));
-        let closed = || self.shutdown.closed().map(Closed::error);
-        closed().map_or(Ok(()), Err)?;
+        self.ensure_running();
+        let check_open = || match self.shutdown.closed() {
+            Some(closed) => Err(closed.error()),
+            None => Ok(()),
+        };
+        check_open()?;
         let done = tokio::select! {
             biased;
             done = work => Some(done),
             () = closing => None,
         };
-        closed().map_or(Ok(()), Err)?;
+        check_open()?;
         done.unwrap_or_else(|| Err(Closed::ShutDown.error()))
     }
 
@@ -172,8 +173,10 @@ impl Session {
 
     /// Refuses calls in a forked process, also those that need no runtime.
     pub(crate) fn check_process(&self) -> Result<(), StoreError> {
-        let forked = self.is_inherited().then(|| Closed::Forked.error());
-        forked.map_or(Ok(()), Err)
+        if self.is_inherited() {
+            return Err(Closed::Forked.error());
+        }
+        Ok(())
     }
 
     /// Whether it is that of the process from which this one was forked. Nothing of it may be sent,

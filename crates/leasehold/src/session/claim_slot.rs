@@ -36,8 +36,8 @@ pub(crate) struct ClaimSlot {
 
 #[derive(Debug)]
 struct Seen {
-    /// Its phase, and the state of its lease.
-    shown: (Phase, Option<LeaseState>),
+    phase: Phase,
+    state: Option<LeaseState>,
     position: u64,
     loss_at_end: Option<Loss>,
     facts: Facts,
@@ -64,7 +64,7 @@ impl Seen {
         if let Some(loss) = self.lost {
             return LeaseState::Lost(loss);
         }
-        match self.shown.1.unwrap_or(LeaseState::Held) {
+        match self.state.unwrap_or(LeaseState::Held) {
             // Time is up although nobody has noticed yet.
             LeaseState::Held | LeaseState::Unknown if now >= valid_until => {
                 LeaseState::Lost(self.loss_at_end.unwrap_or(Loss::Unanswered))
@@ -92,7 +92,8 @@ impl ClaimSlot {
             valid_until: AtomicU64::new(0),
             token: AtomicU64::new(0),
             seen: Mutex::new(Seen {
-                shown: (Phase::Over, None),
+                phase: Phase::Over,
+                state: None,
                 position: 0,
                 loss_at_end: None,
                 facts: Facts::default(),
@@ -132,7 +133,8 @@ impl ClaimSlot {
         let position = position.unwrap_or(seen.position);
         let moves = std::mem::replace(&mut seen.position, position) != position;
         let is = (claim.phase(), claim.state());
-        let was = std::mem::replace(&mut seen.shown, is);
+        let was = (seen.phase, seen.state);
+        (seen.phase, seen.state) = is;
         seen.loss_at_end = claim.loss_at_end();
         let acquisition = &mut seen.acquisition;
         // Without trouble, a caller has cancelled a renewal: no fact, unless the next one fails.
@@ -270,14 +272,14 @@ impl ClaimSlot {
 
     /// Waits until a claim that is on its way out has left.
     pub(super) async fn left(&self) {
-        self.wait_for(|seen| (seen.shown.0 == Phase::Over).then_some(()))
+        self.wait_for(|seen| (seen.phase == Phase::Over).then_some(()))
             .await;
     }
 
     /// Waits until a claim has another position in the queue than `known`. `None`: it does not
     /// stand there any more.
     pub(super) async fn moved(&self, known: u64) -> Option<u64> {
-        self.wait_for(|seen| match seen.shown.0 {
+        self.wait_for(|seen| match seen.phase {
             Phase::Waiting => (seen.position != known).then_some(Some(seen.position)),
             _ => Some(None),
         })

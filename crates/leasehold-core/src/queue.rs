@@ -367,8 +367,10 @@ impl Queue {
     /// last token for `retention`.
     #[must_use]
     pub fn keep_for(&self, clock: StoreTime, retention: Duration) -> Duration {
-        let most = self.is_blank().then_some(TOMBSTONE_LIFE);
-        let retention = most.map_or(retention, |most| retention.min(most));
+        let retention = match self.is_blank() {
+            true => retention.min(TOMBSTONE_LIFE),
+            false => retention,
+        };
         retention.saturating_add(self.furthest.since(self.now(clock)))
     }
 

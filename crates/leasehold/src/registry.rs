@@ -21,15 +21,20 @@ static SCHEMES: &[&dyn Scheme] = &[
 ];
 
 /// The stores that another build has, by the feature that it has them with.
-const OTHERS: &[(&str, &str)] = &[
+const OTHERS: &[(&str, &[&str])] = &[
     #[cfg(not(feature = "local"))]
-    ("local", "local"),
+    ("local", &["local"]),
     #[cfg(not(feature = "redis"))]
-    ("redis", "redis|rediss|valkey|valkeys|redlock|redlocks"),
+    (
+        "redis",
+        &[
+            "redis", "rediss", "valkey", "valkeys", "redlock", "redlocks",
+        ],
+    ),
     #[cfg(not(feature = "postgres"))]
-    ("postgres", "postgres|postgresql"),
+    ("postgres", &["postgres", "postgresql"]),
     #[cfg(not(feature = "zookeeper"))]
-    ("zookeeper", "zookeeper"),
+    ("zookeeper", &["zookeeper"]),
 ];
 
 /// The store that a URL names.
@@ -46,8 +51,8 @@ pub fn examples() -> impl Iterator<Item = &'static str> {
 
 fn unknown(name: &str) -> StoreError {
     let family = name.split(['-', '+']).next().unwrap_or_default();
-    let is_of = |(_, names): &&(&str, &str)| names.split('|').any(|one| one == family);
-    if let Some((feature, _)) = OTHERS.iter().find(is_of) {
+    let elsewhere = OTHERS.iter().find(|(_, names)| names.contains(&family));
+    if let Some((feature, _)) = elsewhere {
         let message = format!("this build has no support for {name}: stores");
         return StoreError::new(ErrorKind::Unsupported, message)
             .with_hint(format!("build leasehold with the feature {feature:?}"));

@@ -66,9 +66,11 @@ impl<'a> Reduction<'a> {
     /// Whether the key has room for the claim, whoever is ahead of it.
     pub(super) fn fits(&self, key: usize, claim: &ClaimState) -> bool {
         let mut tokens = BTreeSet::new();
-        let weighs = |it: &&&ClaimState| it.token == Token::NONE || tokens.insert(it.token);
-        let holding = self.holding[key].iter().filter(weighs);
-        let used: u64 = holding.map(|holder| holder.weight).sum();
+        let holding = self.holding[key].iter();
+        let used: u64 = holding
+            .filter(|holder| holder.token == Token::NONE || tokens.insert(holder.token))
+            .map(|holder| holder.weight)
+            .sum();
         used.saturating_add(claim.weight) <= self.keys[key].units
     }
 

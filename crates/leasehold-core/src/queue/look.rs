@@ -14,9 +14,13 @@ impl Queue {
         let (followers, holding): (Vec<_>, Vec<_>) = live.partition(|((token, _), entry)| {
             entry.mode == Mode::EXCLUSIVE && Some(*token) != first
         });
-        let held = holding.into_iter();
-        let held = held.map(|((token, _), entry)| (entry.view(), *token));
-        let holders: Vec<_> = held.map(|(claim, token)| Holder { claim, token }).collect();
+        let holders: Vec<_> = holding
+            .into_iter()
+            .map(|((token, _), entry)| Holder {
+                claim: entry.view(),
+                token: *token,
+            })
+            .collect();
         let followers = followers.into_iter().map(|(_, entry)| entry);
         let waiting = followers.chain(self.waiting.values().filter(alive));
         let waiter = |(claim, position)| WaiterView { claim, position };

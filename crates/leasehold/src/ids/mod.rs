@@ -43,11 +43,15 @@ mod snowflake;
 /// ```
 #[derive(Clone, Default)]
 pub struct ClaimIds {
-    /// What `Debug` shows, and what makes the readable part. Without it, the whole id is random.
-    readable: Option<(Arc<str>, Arc<MakeReadable>)>,
+    /// Without it, the whole id is random.
+    readable: Option<Arc<Readable>>,
 }
 
-type MakeReadable = dyn Fn() -> Result<String, Invalid> + Send + Sync;
+struct Readable {
+    /// What `Debug` shows.
+    scheme: String,
+    make: Box<dyn Fn() -> Result<String, Invalid> + Send + Sync>,
+}
 
 /// The place in the ids of a process, and the time from which they count; see
 /// [`ClaimIds::snowflake`].
@@ -161,8 +165,8 @@ impl ClaimIds {
         scheme: String,
         make: impl Fn() -> Result<String, Invalid> + Send + Sync + 'static,
     ) -> Self {
-        let make: Arc<MakeReadable> = Arc::new(make);
-        let readable = Some((scheme.into(), make));
+        let make = Box::new(make);
+        let readable = Some(Arc::new(Readable { scheme, make }));
         Self { readable }
     }
 
@@ -172,10 +176,10 @@ impl ClaimIds {
     /// [`Invalid`] if a custom readable part is too long or has other characters, or its function
     /// panics, or if the 69 years of the Snowflake epoch are over.
     pub fn next(&self) -> Result<ClaimId, Invalid> {
-        let Some((_, make)) = &self.readable else {
+        let Some(readable) = &self.readable else {
             return Ok(ClaimId::from_random(random_u128()));
         };
-        let readable = make()?;
+        let readable = (readable.make)()?;
         let what = "the readable part of a claim id";
         check_word(what, &readable, Self::MAX_READABLE_BYTES)?;
         ClaimId::new(format!("{readable}-{}", base_36(random_u64())))
@@ -184,7 +188,7 @@ impl ClaimIds {
 
 impl fmt::Debug for ClaimIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.readable.as_ref().map_or("random", |(name, _)| name);
+        let scheme = self.readable.as_ref().map_or("random", |made| &made.scheme);
         write!(f, "ClaimIds({scheme})")
     }
 }

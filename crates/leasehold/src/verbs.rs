@@ -208,8 +208,9 @@ macro_rules! locking {
                 $of.obtain(crate::LockOptions::new()).await
             }
 
-            #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits; if it is re-entrant, also if its owner holds it.")]
-            /// Returns `None` if it is busy.
+            #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits.")]
+            /// Returns `None` if it is busy. A re-entrant lock is not busy for the owner that
+            /// holds it.
             ///
             /// # Cancel safety
             /// Dropping the future releases the key in the background, if it was granted.

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use self::probe::Probe;
-use self::shim::report::{self, Report};
+use self::shim::{Report, Request};
 use self::terminal::Terminal;
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -135,12 +135,12 @@ impl Child {
         (!self.reaped).then_some(self.pid)
     }
 
-    /// Waits for what the child, which has ended, has left: [`report::ALONE`] comes when nothing is.
+    /// Waits for what the child, which has ended, has left: [`Report::Alone`] comes when nothing is.
     /// Answers who that is, as far as it is known, if there is anybody.
     pub(crate) fn outlast(&mut self) -> Option<Vec<Pid>> {
         // It is reaped there, because it would hide who else has ended.
         self.reaped = cfg!(target_os = "linux");
-        report::request(&self.reports, report::OUTLAST);
+        Request::Outlast.write(&self.reports);
         let left = tree::descendants(self.shim.pid);
         let someone = match self.reaped {
             true => !left.is_empty(),
@@ -204,20 +204,19 @@ impl Child {
 
     /// What the shim has reported since the last look, without waiting.
     fn change(&mut self) -> io::Result<Option<Report>> {
-        let mut bytes = [0; report::LENGTH];
+        let mut bytes = [0; Report::LENGTH];
         let read = match self.reports.try_read(&mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             // It was killed before it had read our request.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
             read => read?,
         };
-        if read != report::LENGTH {
-            return Err(io::Error::other(SHIM_KILLED));
-        }
-        let report = report::from_bytes(bytes);
+        let whole = (read == Report::LENGTH).then_some(bytes);
+        let report = whole.and_then(Report::from_bytes);
+        let report = report.ok_or_else(|| io::Error::other(SHIM_KILLED))?;
         match report {
-            (report::EXITED, code) => self.end = Some(u8::try_from(code).unwrap_or(u8::MAX).into()),
-            (report::KILLED, signal) => self.end = Some(Status::of_signal(signal)),
+            Report::Exited(code) => self.end = Some(u8::try_from(code).unwrap_or(u8::MAX).into()),
+            Report::Killed(signal) => self.end = Some(Status::of_signal(signal)),
             _ => {}
         }
         Ok(Some(report))

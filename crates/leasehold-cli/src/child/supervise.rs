@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep};
 
 use super::loss_policy::Action;
-use super::shim::report;
+use super::shim::Report;
 use super::terminal::Terminal;
 use super::{Child, LONGEST_END, LossPolicy, Probe, Reach, SHIM_KILLED, Shim, Start, program};
 use crate::exit::Status;
@@ -169,8 +169,8 @@ impl<'a> Supervision<'a> {
                 self.kill(status.key);
             }
             match self.child.change()? {
-                Some((report::EXITED | report::KILLED | report::ALONE, _)) => return Ok(()),
-                Some((report::STOPPED, signal)) => {
+                Some(Report::Exited(_) | Report::Killed(_) | Report::Alone) => return Ok(()),
+                Some(Report::Stopped(signal)) => {
                     if self.stopped(signal) {
                         // The lease may have ended meanwhile: that comes first.
                         self.look();

@@ -15,7 +15,7 @@
 
 mod process;
 mod reaping;
-pub(super) mod report;
+mod report;
 
 use std::ffi::OsString;
 use std::io::{self, IoSlice, Write};
@@ -30,6 +30,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 pub(super) use self::process::run;
+pub(super) use self::report::{Report, Request};
 use super::{SHIM, Start, this_program};
 use crate::duration::spoken;
 
@@ -111,14 +112,14 @@ impl Shim {
         let descriptors = [&[stdin.as_fd()], &*start.child_fds].concat();
         self.send(&descriptors, &serde_json::to_vec(&start.environment)?)
             .map_err(late)?;
-        let (report::STARTED, command) = report::reported(&mut self.socket)? else {
+        let Report::Started(command) = Report::receive(&mut self.socket)? else {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let command = Pid::from_raw(command).ok_or(io::ErrorKind::InvalidData)?;
         before(command);
-        report::request(&self.socket, report::BEGIN);
-        match report::reported(&mut self.socket)? {
-            (report::BEGAN, _) => Ok(command),
+        Request::Begin.write(&self.socket);
+        match Report::receive(&mut self.socket)? {
+            Report::Began => Ok(command),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

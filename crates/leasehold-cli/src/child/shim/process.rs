@@ -21,8 +21,7 @@ use rustix::stdio;
 
 use super::super::tree;
 use super::reaping::{is_alone_after, reap_all_but};
-use super::report::{self, BEGIN, OUTLAST, report, requested};
-use super::{Environment, MOST_DESCRIPTORS};
+use super::{Environment, MOST_DESCRIPTORS, Report, Request};
 use crate::env;
 use crate::exit;
 use crate::sys::{self, Blocked};
@@ -78,7 +77,7 @@ pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Op
             },
             Err(error) => {
                 let error = error.raw_os_error().unwrap_or(libc::EIO);
-                report(stdio::stdin(), report::FAILED, error);
+                Report::Failed(error).write(stdio::stdin());
                 exit::CANNOT_RUN
             }
         },
@@ -158,8 +157,8 @@ fn start(
         sys::die_with(shim)?;
         let pid = getpid().as_raw_nonzero().get();
         // A leasehold that has gone has no lock either, if this process was stopped for long.
-        rustix::io::write(&reports, &report::to_bytes((report::STARTED, pid)))?;
-        if requested(reports.as_fd()) != Some(BEGIN) {
+        rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
+        if Request::read(reports.as_fd()) != Some(Request::Begin) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if ignores_children {
@@ -197,7 +196,7 @@ fn stay_alone() -> io::Result<UnixStream> {
     woken.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(libc::SIGCHLD, wake)?;
     sys::block(Blocked::AllBut(Signal::CHILD));
-    report(stdio::stdin(), report::BEGAN, 0);
+    Report::Began.write(stdio::stdin());
     Ok(woken)
 }
 
@@ -211,7 +210,7 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
         }
         match stage {
             Stage::Left if is_alone_after(child) => {
-                report(reports, report::ALONE, 0);
+                Report::Alone.write(reports);
                 stage = Stage::Alone;
             }
             Stage::Runs | Stage::Ended if cfg!(target_os = "linux") => reap_all_but(Some(child)),
@@ -229,7 +228,7 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
         if !is_said {
             continue;
         }
-        if requested(reports) == Some(OUTLAST) {
+        if Request::read(reports) == Some(Request::Outlast) {
             stage = Stage::Left;
             continue;
         }
@@ -252,19 +251,17 @@ fn look(child: Pid, reports: BorrowedFd<'_>) -> bool {
     let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     while let Ok(Some(status)) = waitid(WaitId::Pid(child), all | now) {
         if !status.stopped() {
-            match status.exit_status() {
-                Some(code) => report(reports, report::EXITED, code),
-                None => {
-                    let signal = status.terminating_signal().unwrap_or_default();
-                    report(reports, report::KILLED, signal);
-                }
-            }
+            let report = match status.exit_status() {
+                Some(code) => Report::Exited(code),
+                None => Report::Killed(status.terminating_signal().unwrap_or_default()),
+            };
+            report.write(reports);
             return true;
         }
         // Taken note of, so that the next look sees what comes next.
         let _ = waitid(WaitId::Pid(child), WaitIdOptions::STOPPED | now);
         let signal = status.stopping_signal().unwrap_or_default();
-        report(reports, report::STOPPED, signal);
+        Report::Stopped(signal).write(reports);
     }
     false
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 use crate::duration::spoken;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::lock_request::LockRequest;
+use crate::lock_request::{Acquired, LockRequest};
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
 use crate::session::Session;
@@ -33,8 +33,7 @@ const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How it came out.
 enum Outcome {
-    /// What is held, and whether it is the lease of the process before, gone on with.
-    Granted(MultiLease<Any>, bool),
+    Granted(Acquired),
     /// The store says so.
     Busy,
     /// It was not granted in time; whether the store is still there is not known.
@@ -83,7 +82,7 @@ impl Session<'_> {
         ui.live = None;
         printer.show_live(None);
         match ended.inspect_err(|failure| ui.retries.withdrawn(failure))? {
-            Outcome::Granted(held, recovered) => {
+            Outcome::Granted(Acquired { held, recovered }) => {
                 ui.retries.usable();
                 let waited = match ui.retries.interrupted {
                     true => ui.retries.elapsed(),
@@ -200,7 +199,7 @@ impl<'a> AcquireUi<'a, '_> {
     async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Outcome, Failure> {
         loop {
             let wait = self.retries.left();
-            let tried = self.attempt(wait, signals).await;
+            let tried = self.try_acquire(wait, signals).await;
             let unheard = self.position == 0 && !wait.is_zero();
             let failure = match tried {
                 Ok(Outcome::TimedOut) if unheard => match self.retries.outage() {
@@ -237,7 +236,11 @@ impl<'a> AcquireUi<'a, '_> {
     }
 
     /// One try.
-    async fn attempt(&mut self, wait: Duration, signals: &mut Signals) -> Result<Outcome, Failure> {
+    async fn try_acquire(
+        &mut self,
+        wait: Duration,
+        signals: &mut Signals,
+    ) -> Result<Outcome, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
         let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
@@ -257,7 +260,7 @@ impl<'a> AcquireUi<'a, '_> {
             tokio::select! {
                 biased;
                 answer = &mut asking => return match answer.map_err(|_| silent)? {
-                    Ok(Some((held, recovered))) => Ok(Outcome::Granted(held, recovered)),
+                    Ok(Some(got)) => Ok(Outcome::Granted(got)),
                     Ok(None) => Ok(Outcome::Busy),
                     Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
                     Err(error) => Err(error.into()),

@@ -49,6 +49,14 @@ pub(crate) struct LockRequest {
     pub(crate) recover: Option<LeaseParts<Any>>,
 }
 
+/// What was got.
+#[derive(Debug)]
+pub(crate) struct Acquired {
+    pub(crate) held: MultiLease<Any>,
+    /// Whether it is the lease of the process before, gone on with.
+    pub(crate) recovered: bool,
+}
+
 impl LockRequest {
     /// What the arguments ask for. Refuses what cannot work, before anything is asked of the store.
     pub(crate) fn of(
@@ -160,20 +168,22 @@ impl LockRequest {
         })
     }
 
-    /// Asks for it. Answers what is held, and whether it is the lease of the process before, gone on
-    /// with. `None`: busy, where that is an answer.
+    /// Asks for it. `None`: busy, where that is an answer.
     pub(crate) async fn acquire(
         &self,
         client: &Client,
         how: Option<LockOptions>,
-    ) -> Result<Option<(MultiLease<Any>, bool)>, Error> {
+    ) -> Result<Option<Acquired>, Error> {
         let lock = self.lock(client)?;
         if let ([_], Some(parts)) = (&*self.keys, &self.recover) {
             let recovered = match how {
                 Some(how) => Some(lock.recover(parts, how).await?),
                 None => lock.try_recover(parts).await?,
             };
-            return Ok(recovered.map(|it| (it.lease.into(), !it.is_new)));
+            return Ok(recovered.map(|recovered| Acquired {
+                held: recovered.lease.into(),
+                recovered: !recovered.is_new,
+            }));
         }
         let held = match (&*self.keys, how) {
             ([_], Some(how)) => Some(lock.lock_opts(how).await?.into()),
@@ -181,7 +191,10 @@ impl LockRequest {
             (keys, Some(how)) => Some(lock.on_all(keys)?.lock_opts(how).await?),
             (keys, None) => lock.on_all(keys)?.try_lock().await?,
         };
-        Ok(held.map(|held| (held, false)))
+        Ok(held.map(|held| Acquired {
+            held,
+            recovered: false,
+        }))
     }
 
     fn lock(&self, client: &Client) -> Result<Lock, Error> {

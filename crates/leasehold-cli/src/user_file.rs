@@ -88,12 +88,11 @@ impl UserFile {
             .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
     }
 
-    /// Refuses it if others than its user may have written it. `trusted`: where it has to be root's or
-    /// that of the user of this process, what to do about another's.
-    pub(crate) fn check(&self, trusted: Option<&'static str>) -> Result<(), Failure> {
+    /// Refuses it if others than its user may have written it.
+    pub(crate) fn check(&self, expected: Owner) -> Result<(), Failure> {
         let (seen, user) = (&self.metadata, rustix::process::geteuid().as_raw());
         let rights = (seen.uid(), seen.gid(), seen.mode() & 0o7777);
-        check_rights(rights, user, &self.path, trusted)
+        check_rights(rights, user, &self.path, expected)
     }
 
     /// Whether its path still names this file; an error where that cannot be told now.
@@ -137,15 +136,23 @@ fn regular(found: FileType) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, message))
 }
 
+/// Whose file is used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Owner {
+    Anybody,
+    /// Root's, and that of the user of this process. The text says what to do about another's.
+    Trusted(&'static str),
+}
+
 /// Refuses a file of this owner and group with this mode, if others than its user may write to it.
 fn check_rights(
     (owner, group, mode): (u32, u32, u32),
     user: u32,
     path: &Path,
-    trusted: Option<&'static str>,
+    expected: Owner,
 ) -> Result<(), Failure> {
     let shown = path.display();
-    if let Some(hint) = trusted
+    if let Owner::Trusted(hint) = expected
         && owner != 0
         && owner != user
     {
@@ -156,8 +163,8 @@ fn check_rights(
         .hint(hint));
     }
     // Many systems give each user a group of its own, with the same number, that may write.
-    let forbidden = match trusted {
-        Some(_) if group != owner => BY_OTHERS | BY_GROUP,
+    let forbidden = match expected {
+        Owner::Trusted(_) if group != owner => BY_OTHERS | BY_GROUP,
         _ => BY_OTHERS,
     };
     if mode & forbidden == 0 {
@@ -249,8 +256,8 @@ mod tests {
     use super::*;
 
     /// User 7 runs it.
-    fn is_trusted(trusted: Option<&'static str>, owner: u32, group: u32, mode: u32) -> bool {
-        check_rights((owner, group, mode), 7, Path::new("/x"), trusted).is_ok()
+    fn is_trusted(expected: Owner, owner: u32, group: u32, mode: u32) -> bool {
+        check_rights((owner, group, mode), 7, Path::new("/x"), expected).is_ok()
     }
 
     #[test]
@@ -266,15 +273,15 @@ mod tests {
             (0, 0, 0o646, false),
             (8, 8, 0o600, false),
         ] {
-            let is = is_trusted(Some("hint"), owner, group, mode);
+            let is = is_trusted(Owner::Trusted("hint"), owner, group, mode);
             assert_eq!(is, trusted, "{owner}:{group} {mode:o}");
         }
     }
 
     #[test]
     fn a_file_that_is_named_may_belong_to_anybody() {
-        assert!(is_trusted(None, 8, 100, 0o664));
-        assert!(!is_trusted(None, 7, 7, 0o646));
+        assert!(is_trusted(Owner::Anybody, 8, 100, 0o664));
+        assert!(!is_trusted(Owner::Anybody, 7, 7, 0o646));
     }
 
     #[test]

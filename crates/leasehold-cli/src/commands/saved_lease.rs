@@ -16,10 +16,10 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Fields, Printer};
 use crate::store_warnings::say_if_not_sent;
-use crate::user_file::{Draft, Links, UserFile, quoted};
+use crate::user_file::{Draft, Links, Owner, UserFile, quoted};
 
 /// Whoever writes the file decides which server is asked, and which keys are released.
-const TRUSTED: Option<&str> = Some("copy it to a file of your own if you trust it");
+const OWNER: Owner = Owner::Trusted("copy it to a file of your own if you trust it");
 
 /// What the file says. It holds the secrets of the claims.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl SavedLease {
                 .hint("name the file that `leasehold hold --save` has written")
         };
         let file = UserFile::open(path, Links::Refuse).map_err(cannot_read)?;
-        file.check(TRUSTED)?;
+        file.check(OWNER)?;
         let text = file.bytes().map_err(cannot_read)?;
         let lease = serde_json::from_slice(&text).map_err(|_| {
             let message = format!("{} is damaged, or is not a saved lease", path.display());
@@ -76,7 +76,7 @@ impl SaveTarget {
         };
         let mut lease = None;
         if let Some(old) = &old {
-            old.check(TRUSTED)?;
+            old.check(OWNER)?;
             let text = old.bytes().map_err(|error| refused(&error))?;
             if !text.is_empty() {
                 let another = |_| refused(&"there is a file that is not a saved lease");

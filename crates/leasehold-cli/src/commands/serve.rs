@@ -9,7 +9,7 @@ use crate::connect::{Opening, connect};
 use crate::failure::Failure;
 use crate::output::Printer;
 use crate::signals::Signals;
-use crate::user_file::{Links, UserFile};
+use crate::user_file::{Links, Owner, UserFile};
 use crate::{env, exit};
 
 /// Serves until a signal comes.
@@ -54,7 +54,7 @@ fn token(args: &ServeArgs) -> Result<Option<String>, Failure> {
                 Failure::usage(message)
             };
             let file = UserFile::open(path, Links::Follow).map_err(cannot_read)?;
-            file.check(None)?;
+            file.check(Owner::Anybody)?;
             file.text().map_err(cannot_read)?
         }
         // What is not UTF-8 is no printable character: it is refused below.

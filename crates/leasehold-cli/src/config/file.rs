@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::table::Setting;
 use crate::env;
 use crate::failure::Failure;
-use crate::user_file::{Links, UserFile};
+use crate::user_file::{Links, Owner, UserFile};
 
 const SYSTEM: &str = "/etc/leasehold/leasehold.toml";
 const READ_BY_OTHERS: u32 = 0o004;
@@ -84,8 +84,11 @@ impl LookedFor {
                 return Ok(None);
             }
         };
-        let to_do = "change its owner, or name it with --config if you trust it";
-        file.check((self.whose != Whose::Named).then_some(to_do))?;
+        let owner = match self.whose {
+            Whose::Named => Owner::Anybody,
+            _ => Owner::Trusted("change its owner, or name it with --config if you trust it"),
+        };
+        file.check(owner)?;
         self.state = "read";
         let text = file.text().map_err(|error| self.cannot_read(&error))?;
         let is_public = file.metadata.mode() & READ_BY_OTHERS != 0;

@@ -13,6 +13,7 @@ use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::config::{CommandSettings, Setting};
 use crate::connect::{Opening, hand_on, path_of};
 use crate::env;
+use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
@@ -37,6 +38,19 @@ pub(crate) struct RunChild<'a> {
     is_last: &'a dyn Fn(&Ended) -> bool,
     /// The shim of the first run, which gets ready while the lock is asked for.
     shim: RefCell<Option<Shim>>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// How we end by it.
+    pub(crate) status: Status,
+    /// What was held was lost under it.
+    pub(crate) lost: bool,
+    /// Whether the lock is known to be given back, or to be another's.
+    pub(crate) settled: bool,
+    /// Whether no other run follows.
+    pub(crate) is_last: bool,
 }
 
 impl<'a> RunChild<'a> {
@@ -81,7 +95,7 @@ impl<'a> RunChild<'a> {
         request: &LockRequest,
         held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<Done, Failure> {
         let (client, printer) = (&session.client, session.retries.printer);
         let handed_on = self.hand_on(client, printer);
         let start = Start {
@@ -120,12 +134,14 @@ impl<'a> RunChild<'a> {
         if let Some(released) = released {
             printer.event(Event::released(&request.keys, released == Released::Held));
         }
-        let mut ended = ended?;
-        (ended.settled, ended.is_last) = (released.is_some(), is_last);
-        if released == Some(Released::AlreadyGone) {
-            (ended.lost, ended.status) = (true, ended.status.lost());
-        }
-        Ok(ended)
+        let Ended { status, lost, .. } = ended?;
+        let lost = lost || released == Some(Released::AlreadyGone);
+        Ok(Done {
+            status: if lost { status.lost() } else { status },
+            lost,
+            settled: released.is_some(),
+            is_last,
+        })
     }
 
     /// What is set for the command, and what of our environment is not for it.

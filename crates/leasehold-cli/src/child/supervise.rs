@@ -31,10 +31,6 @@ pub(crate) struct Ended {
     pub(crate) status: Status,
     /// The lease was lost, or so near its end that the child was told to stop.
     pub(crate) lost: bool,
-    /// Whether the lock is known to be given back, or to be another's.
-    pub(crate) settled: bool,
-    /// Whether no other run follows.
-    pub(crate) is_last: bool,
     /// Whether a signal to the child was meant for us, too.
     pub(crate) asks_us_to_end: bool,
 }
@@ -127,8 +123,6 @@ impl<'a> Supervision<'a> {
         Ok(Ended {
             status: if lost { status.lost() } else { status },
             lost,
-            settled: false,
-            is_last: false,
             asks_us_to_end: self.asked.is_some_and(|it| it != Signal::HUP || hung_up),
         })
     }

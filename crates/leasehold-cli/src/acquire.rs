@@ -81,7 +81,8 @@ impl Session<'_> {
         let ended = ui.acquire_with_retries(&mut self.signals).await;
         ui.live = None;
         printer.show_live(None);
-        match ended.inspect_err(|failure| ui.retries.withdrawn(failure))? {
+        let outcome = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
+        match outcome {
             Outcome::Granted(Acquired { held, recovered }) => {
                 ui.retries.usable();
                 let waited = match ui.retries.interrupted {

@@ -204,8 +204,10 @@ fn private(seen: &fs::Metadata, path: &Path) -> Result<(), Failure> {
     }
     let message = format!("other users can access {}, or it is a link", path.display());
     // A group may share locks there: neither are its rights to be taken away, nor do its locks move.
-    Err(Failure::system(message)
-        .hint("it holds secrets: use a private XDG_STATE_HOME, and name the directory of local:"))
+    Err(Failure::system(message).hint(
+        "it holds secrets: set XDG_STATE_HOME to a private directory; local: moves with it unless \
+         you name its directory",
+    ))
 }
 
 /// Why there can be no file.

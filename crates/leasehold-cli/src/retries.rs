@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How patiently the lock is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// How long the lock is waited for: not at all, or for ever if that is the longest time.
+    /// How long the lock is waited for: zero is not at all, [`Duration::MAX`] for ever.
     pub(crate) wait: Duration,
     /// The longest outage that is waited through, if it is not as long as the lock is waited for.
     pub(crate) retry_for: Option<Duration>,

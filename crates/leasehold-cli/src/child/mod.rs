@@ -54,7 +54,7 @@ pub(crate) const LEFT_RUNNING: &str = include_str!("left_running.txt").trim_asci
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) program: &'a OsStr,
-    /// Set for the child, or not for the child.
+    /// What is set for the child; without a value, what of our environment is not for it.
     pub(crate) environment: Vec<(&'static str, Option<String>)>,
     /// Open files that the child shares: while it lives, so does its hold.
     pub(crate) child_fds: Vec<BorrowedFd<'a>>,
@@ -255,8 +255,8 @@ fn this_program(role: &str) -> Command {
     program
 }
 
-/// Reaps orphans as long as the runtime runs, if the system gives them to this process: the first one of
-/// a container has to reap them.
+/// Reaps orphans as long as the runtime runs, if the system gives them to this process, as it does to
+/// the first one of a container.
 ///
 /// What the command leaves is given to its shim. To this process go those whose parents were not
 /// started by leasehold, as with `docker exec`. Each that has ended is a zombie until it is reaped.

@@ -33,7 +33,9 @@ impl Probe {
     /// Without one it is not known what the terminal has sent, which is no reason not to run. Only on
     /// Linux there is one.
     pub(super) fn begin(group: Pid) -> Option<Self> {
-        cfg!(target_os = "linux").then_some(())?;
+        if cfg!(not(target_os = "linux")) {
+            return None;
+        }
         let mut process = this_program(PROBE)
             .arg0("leasehold-probe")
             .arg(std::process::id().to_string())

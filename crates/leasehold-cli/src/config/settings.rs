@@ -77,7 +77,7 @@ impl CommandSettings {
         }
     }
 
-    /// How long to wait for the lock; for ever if that is the longest time.
+    /// How long to wait for the lock: zero is not at all, [`Duration::MAX`] for ever.
     pub(crate) fn wait(&self) -> Setting<Duration> {
         let wait = self.get(Key::Wait);
         wait.unwrap_or_else(|| Setting::default(Duration::MAX))

@@ -66,7 +66,7 @@ const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
 pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
-    /// The longest is for ever.
+    /// [`Duration::MAX`] is for ever.
     Duration(Duration),
 }
 
@@ -242,7 +242,7 @@ pub(crate) fn parse_store(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads how long to wait: a duration, or `forever`.
+/// Reads how long to wait: a duration, or `forever`, which is [`Duration::MAX`].
 pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     match text.trim() {
         "forever" => Ok(Duration::MAX),

@@ -34,12 +34,12 @@ use crate::sys::{self, Blocked};
 /// How each line begins that is for people.
 pub(crate) const PREFIX: &str = "leasehold: ";
 
-/// How many lines of a job can wait to be written. What does not fit is left out.
-const MOST: usize = 64;
+/// How many lines can wait for the thread that writes them. What does not fit is left out.
+const MOST_LINES: usize = 64;
 
 /// How long a line is waited for, and at the end the last one.
-const PATIENCE: Duration = Duration::from_millis(250);
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
+const LINE_TIMEOUT: Duration = Duration::from_millis(250);
+const LAST_LINE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How much is said.
 #[derive(Debug, Default, Clone, clap::Args)]
@@ -300,8 +300,9 @@ impl Printer {
     }
 }
 
-/// Writes the lines of a job to standard error, in their order. Whoever reads them may have stopped: they
-/// are written by a thread of their own, since this one renews the lease, and ends the command with it.
+/// Writes lines to standard error, in their order. Whoever reads them may have stopped: a thread of
+/// their own writes them, so that the main one still hears signals, renews the lease of a job, and ends
+/// its command with it.
 #[derive(Debug)]
 struct LineWriter {
     lines: SyncSender<(String, Sender<()>)>,
@@ -312,7 +313,7 @@ struct LineWriter {
 impl LineWriter {
     /// Nothing where there can be no thread.
     fn begin() -> Option<Self> {
-        let (lines, taken) = mpsc::sync_channel::<(String, Sender<()>)>(MOST);
+        let (lines, taken) = mpsc::sync_channel::<(String, Sender<()>)>(MOST_LINES);
         let write = move || {
             // They are for the other thread.
             sys::block(Blocked::Everything);
@@ -333,7 +334,7 @@ impl LineWriter {
         let waits = !last.as_ref().is_some_and(is_behind);
         if self.lines.try_send((line, written)).is_ok() {
             if waits {
-                let _ = ended.recv_timeout(PATIENCE);
+                let _ = ended.recv_timeout(LINE_TIMEOUT);
             }
             *last = Some(ended);
         }
@@ -343,7 +344,7 @@ impl LineWriter {
     fn finish(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = last.take() {
-            let _ = last.recv_timeout(LAST_PATIENCE);
+            let _ = last.recv_timeout(LAST_LINE_TIMEOUT);
         }
     }
 }

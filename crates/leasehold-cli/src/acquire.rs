@@ -66,7 +66,7 @@ impl Session<'_> {
         request: &LockRequest,
     ) -> Result<Option<MultiLease<Any>>, Failure> {
         tracing::info!(leasehold.key = %request.keys.join(", "), "asking");
-        let printer = self.retries.printer;
+        let printer = self.printer;
         let mut ui = AcquireUi {
             client: &self.client,
             printer,

@@ -56,7 +56,7 @@ impl Patience {
 /// How long a lock is waited for, and what was said about the store meanwhile.
 #[derive(Debug)]
 pub(crate) struct Retries<'a> {
-    pub(crate) printer: &'a Printer,
+    printer: &'a Printer,
     keys: Vec<String>,
     patience: Patience,
     /// When the time began.

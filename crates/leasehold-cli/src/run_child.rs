@@ -96,7 +96,7 @@ impl<'a> RunChild<'a> {
         held: MultiLease<Any>,
         lifeline: Option<BorrowedFd<'_>>,
     ) -> Result<Done, Failure> {
-        let (client, printer) = (&session.client, session.retries.printer);
+        let (client, printer) = (&session.client, session.printer);
         let handed_on = self.hand_on(client, printer);
         let start = Start {
             program: self.program,

@@ -21,6 +21,7 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client,
     pub(crate) retries: Retries<'a>,
     pub(crate) signals: Signals,
+    pub(crate) printer: &'a Printer,
 }
 
 impl<'a> Session<'a> {
@@ -48,6 +49,7 @@ impl<'a> Session<'a> {
             client,
             retries,
             signals,
+            printer,
         })
     }
 

@@ -66,7 +66,7 @@ async fn keep(
     session: &mut Session<'_>,
     held: MultiLease<Any>,
 ) -> Result<u8, Failure> {
-    let (client, printer) = (&session.client, session.retries.printer);
+    let (client, printer) = (&session.client, session.printer);
     let signals = &mut session.signals;
     let tokens = tokens(&held);
     let told = told(client.store_url(), &tokens, printer)?;

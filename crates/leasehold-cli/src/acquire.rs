@@ -211,7 +211,7 @@ impl<'a> AcquireUi<'a, '_> {
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
                 Ok(Outcome::TimedOut) => {
                     let seen = tokio::select! {
-                        signal = signals.next() => return Err(signal.into()),
+                        signal = signals.next() => return Err(Failure::ended_by(signal)),
                         seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
                     };
                     let failure = match seen {
@@ -266,7 +266,7 @@ impl<'a> AcquireUi<'a, '_> {
                     Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
                     Err(error) => Err(error.into()),
                 },
-                signal = signals.next() => return Err(signal.into()),
+                signal = signals.next() => return Err(Failure::ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;
@@ -381,7 +381,9 @@ impl<'a> AcquireUi<'a, '_> {
 
     /// The key that is in the way, and who holds it.
     fn blocking(&self, view: Option<KeyView>) -> (String, Vec<ClaimView>) {
-        let nobody = || (self.request.key().to_owned(), Vec::new());
-        view.map_or_else(nobody, |view| (view.key, view.holders))
+        match view {
+            Some(view) => (view.key, view.holders),
+            None => (self.request.key().to_owned(), Vec::new()),
+        }
     }
 }

@@ -53,6 +53,14 @@ impl Failure {
         }
     }
 
+    /// A signal has ended us, and no command ran. Nothing is waited for much longer.
+    pub(crate) fn ended_by(signal: Signal) -> Self {
+        Self {
+            signal: Some(signal),
+            ..Self::new(Status::ended_by(signal).code, "")
+        }
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -75,16 +83,6 @@ impl From<leasehold::Error> for Failure {
             passing: is_passing(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
             signal: None,
-        }
-    }
-}
-
-impl From<Signal> for Failure {
-    /// Nothing is waited for much longer.
-    fn from(signal: Signal) -> Self {
-        Self {
-            signal: Some(signal),
-            ..Self::new(Status::ended_by(signal).code, "")
         }
     }
 }

@@ -148,7 +148,7 @@ impl<'a> Retries<'a> {
             let answer = tokio::select! {
                 biased;
                 // What we are bound to may have ended before.
-                signal = signals.next() => return Err(signal.into()),
+                signal = signals.next() => return Err(Failure::ended_by(signal)),
                 answer = timeout(limit, ask(self)) => answer.unwrap_or(Err(silent)),
             };
             match answer {
@@ -181,7 +181,7 @@ impl<'a> Retries<'a> {
             .retry_after
             .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
         tokio::select! {
-            signal = signals.next() => Err(signal.into()),
+            signal = signals.next() => Err(Failure::ended_by(signal)),
             () = sleep(pause.min(left)) => match pause < left {
                 true => Ok(()),
                 false => Err(self.gave_up(failure)),

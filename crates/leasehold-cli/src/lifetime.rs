@@ -281,6 +281,7 @@ impl Parent {
 fn is_only_a_reaper(parent: Pid) -> bool {
     let us = getpid();
     let (Ok(ours), Ok(theirs)) = (process_fields(us), process_fields(parent)) else {
+        // Elsewhere the system does not say so much of them, and the first process takes orphans.
         return cfg!(not(target_os = "linux")) && parent == Pid::INIT;
     };
     let number = us.to_string();

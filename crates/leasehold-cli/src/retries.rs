@@ -284,7 +284,8 @@ impl<'a> Retries<'a> {
 }
 
 /// What the store has answered last to a lock that is waited for: a failure that passes by itself, or
-/// `None` for any other.
+/// `None` for any other. The library asks again by itself then: nothing else tells the user why it
+/// takes so long.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NotNow(Arc<Sender<Option<Failure>>>);
 

@@ -166,9 +166,9 @@ async fn connect_to(
     connect(&store).await
 }
 
-/// Does that with each lease of the file, ends so, and says then what was done, or that a lease had
-/// ended: that with `-q`, too. Answers the worst status. Output that cannot be written, or that nobody
-/// reads, keeps no lease from its turn.
+/// Does `work` with each lease of the file, then `end`, and says after that what was done, or that a
+/// lease had ended: that with `-q`, too. Answers the worst status. Output that cannot be written, or
+/// that nobody reads, keeps no lease from its turn.
 async fn each(
     saved: &SavedLease,
     ttl: Option<Duration>,

@@ -148,15 +148,15 @@ impl Daemon {
 
     /// Lets it go on if it was paused (SIGCONT), with what has been sent to it meanwhile.
     pub fn resume(&self) {
-        // The kernel reports a change only; a signal to one that goes on makes none.
-        if self.is_paused.swap(false, Ordering::Relaxed) {
-            self.running(|parent| {
+        self.running(|parent| {
+            // The kernel reports a change only; a signal to one that goes on makes none.
+            if self.is_paused.swap(false, Ordering::Relaxed) {
                 signal_all(&self.children_of_stopped(parent), Signal::CONT);
                 signal(parent, Signal::CONT);
                 let how = WaitIdOptions::CONTINUED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
                 wait_for_change(Pid::from_child(parent), how);
-            });
-        }
+            }
+        });
     }
 
     /// Sends it a signal.

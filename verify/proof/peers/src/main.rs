@@ -39,7 +39,7 @@ fn open(spec: &Spec) -> BoxFuture<'_, Opened> {
     })
 }
 
-/// How long to wait for a key, from now on, and whether to ask once more.
+/// Whether to ask once more for a key that was asked for at `asked`.
 fn goes_on(patience: Option<Duration>, asked: Micros) -> bool {
     patience.is_none_or(|limit| u128::from(now() - asked) < limit.as_micros())
 }

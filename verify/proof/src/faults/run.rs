@@ -217,7 +217,8 @@ fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
 fn judge(plan: Plan, history: History) -> Outcome {
     let (ops, written, mut injected) = (history.ops, history.written, history.injected);
     let gaps = check::gaps(&ops, history.from, history.to);
-    let longest = |from, to| check::longest_gap(&gaps, from, to).map_or(0, |gap| gap.1 - gap.0);
+    let length = |gap: check::Gap| gap.end - gap.start;
+    let longest = |from, to| check::longest_gap(&gaps, from, to).map_or(0, length);
     for fault in &mut injected {
         // One that is over at once has its effect afterwards.
         fault.gap = longest(fault.from, fault.to + 1);

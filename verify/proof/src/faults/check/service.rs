@@ -1,10 +1,13 @@
 //! Who was served, and when nobody was.
 
+use std::ops::Range;
+
 use super::{Finding, Property, by_key};
 use crate::faults::history::{Micros, Op};
 
-/// A time without a grant: from the one before it, or the beginning, to the one after it, or the end.
-pub type Gap = (Micros, Micros);
+/// A time without a grant: from the one before it, or the beginning, to the one after it, or the
+/// end.
+pub type Gap = Range<Micros>;
 
 /// The times between grants, key by key, of a history from `from` to `to`. Everybody wants
 /// its key again after a short pause, so that a long time is one in which nobody got it.
@@ -15,16 +18,15 @@ pub fn gaps(ops: &[Op], from: Micros, to: Micros) -> Vec<Gap> {
         let mut times: Vec<_> = grants.map(|grant| grant.at.clamp(from, to)).collect();
         times.extend([from, to]);
         times.sort_unstable();
-        gaps.extend(times.windows(2).map(|pair| (pair[0], pair[1])));
+        gaps.extend(times.windows(2).map(|pair| pair[0]..pair[1]));
     }
     gaps
 }
 
 /// The longest of those that lie in part between `from` and `to`.
 pub fn longest_gap(gaps: &[Gap], from: Micros, to: Micros) -> Option<Gap> {
-    let gaps = gaps.iter().copied();
-    let meeting = gaps.filter(|gap| gap.0 < to && from < gap.1);
-    meeting.max_by_key(|gap| gap.1 - gap.0)
+    let meeting = gaps.iter().filter(|gap| gap.start < to && from < gap.end);
+    meeting.max_by_key(|gap| gap.end - gap.start).cloned()
 }
 
 /// Finds the tasks, given as client and task and key, that got no grant after `quiet`.
@@ -64,9 +66,9 @@ mod tests {
         other.key = "other".to_owned();
         let ops = [lease(1, 0, 5, 9, 1), lease(2, 0, 15, 19, 2), other];
         let all = gaps(&ops, 0, 40);
-        assert_eq!(longest_gap(&all, 0, 40), Some((0, 30)));
+        assert_eq!(longest_gap(&all, 0, 40), Some(0..30));
         let longest = longest_gap(&gaps(&ops[..2], 0, 40), 0, 15);
-        assert_eq!(longest, Some((5, 15)));
+        assert_eq!(longest, Some(5..15));
         assert_eq!(longest_gap(&[], 0, 40), None);
     }
 }

@@ -78,8 +78,8 @@ pub type OnQueued = Box<dyn Fn() + Send + Sync>;
 /// A lock of any make.
 #[async_trait]
 pub trait Lock: Send + Sync {
-    /// Gets a key, or says why not. Waits for as long as it takes, unless said otherwise; with no time at
-    /// all, it does not wait.
+    /// Gets a key, or says why not. Waits for as long as it takes, unless `patience` limits that; a
+    /// limit of zero does not wait.
     async fn acquire(&self, task: &Task, patience: Option<Duration>, queued: OnQueued) -> Acquired;
 
     /// Gives back what it can.

@@ -123,7 +123,8 @@ impl Worker {
         }
     }
 
-    /// How long a task stays with its lease, and whether that is dropped in the end, instead of released.
+    /// How long a task stays with its lease, and whether that is dropped in the end, instead of
+    /// released.
     fn stay(&mut self) -> (Duration, bool) {
         let ttl = u64::try_from(self.spec.ttl.as_micros()).unwrap_or(u64::MAX);
         let lasts = match self.random.u8(0..40) {

@@ -66,8 +66,8 @@ impl Deployment {
         !(self == Self::Local || self.is_postgres() || self.is_zookeeper())
     }
 
-    /// Whether its clients have the time of day from clocks of their own. PostgreSQL and ZooKeeper give
-    /// their own time: theirs must not matter.
+    /// Whether its clients have the time of day from clocks of their own. PostgreSQL and ZooKeeper
+    /// give their own time: that of their clients must not matter.
     pub fn clients_have_clocks(self) -> bool {
         !self.is_redis() || self.is_redlock()
     }

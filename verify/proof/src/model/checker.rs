@@ -149,15 +149,22 @@ impl Findings {
     }
 }
 
-/// How many states or steps there were, and how deep; whether that is all; what was broken.
-pub(super) type Ran = (u64, u64, bool, Option<Counterexample>);
+/// What came of a method.
+pub(super) struct Ran {
+    /// How many states or steps there were, and how deep.
+    pub(super) states: u64,
+    pub(super) depth: u64,
+    /// Whether its time was enough.
+    pub(super) complete: bool,
+    pub(super) broken: Option<Counterexample>,
+}
 
 /// Runs a model by a method.
 pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: Effort) -> Findings {
     subject.seen().forget();
     let began = SystemTime::now();
     let over = || effort.time.is_some_and(|time| since(began) >= time);
-    let (checker, (states, depth, all, broken)) = match method {
+    let (checker, ran) = match method {
         Method::Exhaustive => ("exhaustive", search::run(subject, effort.threads, over)),
         Method::Walks(walks, steps) => {
             let walks = match effort.time {
@@ -169,19 +176,19 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: E
         }
     };
     // A run that was ended by a find has not seen everything.
-    let complete = all && broken.is_none();
+    let complete = ran.complete && ran.broken.is_none();
     let never = complete.then(|| subject.seen().missing());
-    let held = subject.promises().iter().filter(|_| broken.is_none());
+    let held = subject.promises().iter().filter(|_| ran.broken.is_none());
     Findings {
         model: name.to_owned(),
         checker: checker.to_owned(),
-        states,
-        depth,
+        states: ran.states,
+        depth: ran.depth,
         seconds: since(began).as_secs_f64(),
         complete,
         held: held.map(|promise| promise.name().to_owned()).collect(),
         never: never.unwrap_or_default(),
-        broken,
+        broken: ran.broken,
     }
 }
 

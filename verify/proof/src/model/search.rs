@@ -62,8 +62,12 @@ pub(super) fn run<S: Subject>(subject: &S, threads: usize, over: impl Fn() -> bo
         }
         frontier = next;
     }
-    let broken = broken.and_then(|hash| counterexample(subject, &known, hash));
-    (known.len() as u64, depth - 1, complete, broken)
+    Ran {
+        states: known.len() as u64,
+        depth: depth - 1,
+        complete,
+        broken: broken.and_then(|hash| counterexample(subject, &known, hash)),
+    }
 }
 
 /// All that is new, as far as is known, and can be reached from these states in one step.

@@ -57,8 +57,13 @@ pub(super) fn run<S: Subject>(
         }
     });
     let found = tally.found.into_inner().unwrap_or_default();
-    let (steps, longest) = (tally.steps.into_inner(), tally.longest.into_inner());
-    (steps, longest, true, found.into_values().next())
+    Ran {
+        states: tally.steps.into_inner(),
+        depth: tally.longest.into_inner(),
+        // Walks reach as many as they were asked to.
+        complete: true,
+        broken: found.into_values().next(),
+    }
 }
 
 /// One walk: its steps, and what it broke.

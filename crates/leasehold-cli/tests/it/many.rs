@@ -31,7 +31,8 @@ async fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().await
 }
 
-/// Each case on the local store and on a real server.
+/// Each case on the local store and on a real server. What it borrows is a part of the pair, which
+/// lives, as its guard does, until the case has ended.
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
         on_store!(local: (super::alone().await, super::Store::local()).1; $($case),*);

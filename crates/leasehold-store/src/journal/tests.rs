@@ -95,7 +95,8 @@ fn history() -> impl Iterator<Item = (StoreTime, u64, Steps<'static>)> {
             ring: Cow::Owned(vec![inbox(dice(5)), inbox(5), inbox(dice(5))]),
             commands: Cow::Owned(commands),
         };
-        (at, if dice(3) == 0 { dice(8) } else { 0 }, steps)
+        let dead = if dice(3) == 0 { dice(8) } else { 0 };
+        (at, dead, steps)
     })
 }
 

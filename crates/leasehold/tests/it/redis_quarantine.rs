@@ -262,5 +262,6 @@ async fn fail_overs_never_let_two_clients_hold() {
     sentinels.wait_for_replicas().await;
     sentinels.fail_over().await;
     more_grants(&contention, 3, "grants after a planned fail-over").await;
-    assert_quarantined(&*contention.stop().await);
+    let witness = contention.stop().await;
+    assert_quarantined(&witness);
 }

@@ -70,13 +70,11 @@ async fn warm(client: &Client) {
 
 /// Waits until so many hold and wait for the key.
 async fn standing(client: &Client, holders: usize, waiters: usize) {
-    until(
-        &format!("{holders} holders and {waiters} waiters"),
-        async || {
-            let seen = client.inspect(KEY).await.unwrap();
-            (seen.holders.len(), seen.waiters.len()) == (holders, waiters)
-        },
-    )
+    let what = format!("{holders} holders and {waiters} waiters");
+    until(&what, async || {
+        let seen = client.inspect(KEY).await.unwrap();
+        (seen.holders.len(), seen.waiters.len()) == (holders, waiters)
+    })
     .await;
 }
 

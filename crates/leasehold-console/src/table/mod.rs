@@ -23,27 +23,34 @@ pub const GAP: usize = 2;
 /// before one of them gives way.
 const ESSENTIAL: u8 = 3;
 
-/// A column that gives way: its rank (those of a higher one give way first), the width down to
-/// which it is cut before another gives way, and the one in which it is seen as a whole.
-pub type Flexible = (u8, usize, usize);
+/// A column that gives way.
+#[derive(Debug, Clone, Copy)]
+pub struct Flexible {
+    /// Those of a higher rank give way first.
+    pub rank: u8,
+    /// It is cut down to this before another gives way.
+    pub least: usize,
+    /// How wide it has to be to be seen as a whole.
+    pub natural: usize,
+}
 
 /// How wide each column is, and which of them have no room at all.
 pub fn fit(columns: &[Flexible], room: usize) -> Vec<Option<usize>> {
-    let least = |(_, least, natural): &Flexible| Some(*least.min(natural));
+    let least = |column: &Flexible| Some(column.least.min(column.natural));
     let mut widths: Vec<_> = columns.iter().map(least).collect();
     give_way(columns, &mut widths, room, ESSENTIAL + 1);
     if taken(&widths) > room {
-        for ((_, least, _), width) in columns.iter().zip(&mut widths) {
-            *width = width.map(|width| width.min(least / 2));
+        for (column, width) in columns.iter().zip(&mut widths) {
+            *width = width.map(|width| width.min(column.least / 2));
         }
         give_way(columns, &mut widths, room, 0);
     }
     // What is left goes to the narrowest of those that were cut.
     for _ in taken(&widths)..room {
         let shown = columns.iter().zip(&mut widths);
-        let cut = shown.filter_map(|((.., natural), width)| {
+        let cut = shown.filter_map(|(column, width)| {
             let width = width.as_mut()?;
-            (*width < *natural).then_some(width)
+            (*width < column.natural).then_some(width)
         });
         let Some(narrowest) = cut.min_by_key(|width| **width) else {
             break;
@@ -57,8 +64,8 @@ pub fn fit(columns: &[Flexible], room: usize) -> Vec<Option<usize>> {
 fn give_way(columns: &[Flexible], widths: &mut [Option<usize>], room: usize, from: u8) {
     while taken(widths) > room && widths.iter().flatten().count() > 1 {
         let shown = (0..columns.len()).filter(|at| widths[*at].is_some());
-        let last = shown.max_by_key(|at| columns[*at].0);
-        match last.filter(|at| columns[*at].0 >= from) {
+        let last = shown.max_by_key(|at| columns[*at].rank);
+        match last.filter(|at| columns[*at].rank >= from) {
             Some(last) => widths[last] = None,
             None => break,
         }
@@ -101,7 +108,11 @@ impl<T> Layout<T> {
                 is_cut: false,
             };
         };
-        let flexible = |(column, rank, least): &Narrow<T>| (*rank, *least, natural(column));
+        let flexible = |(column, rank, least): &Narrow<T>| Flexible {
+            rank: *rank,
+            least: *least,
+            natural: natural(column),
+        };
         let flexible: Vec<_> = narrow.iter().map(flexible).collect();
         let widths = fit(&flexible, room);
         let shown = narrow.iter().zip(&widths);

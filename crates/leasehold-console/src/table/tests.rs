@@ -4,7 +4,17 @@ use super::*;
 
 #[test]
 fn columns_are_cut_and_then_give_way_by_rank() {
-    let columns = [(0, 10, 30), (2, 8, 14), (4, WHOLE, 4), (1, WHOLE, 3)];
+    let column = |rank, least, natural| Flexible {
+        rank,
+        least,
+        natural,
+    };
+    let columns = [
+        column(0, 10, 30),
+        column(2, 8, 14),
+        column(4, WHOLE, 4),
+        column(1, WHOLE, 3),
+    ];
     let (whole, gone) = (Some(3), None);
     for (room, widths) in [
         (80, [Some(30), Some(14), Some(4), whole]),

@@ -195,16 +195,21 @@ fn draw_table(model: &Model, options: &TopOptions, now: Instant, area: Rect, buf
     let locks: Vec<_> = model.lines().collect();
     // What it is sorted by stays beside these three.
     let rank = |sort: SortBy, rank: u8| if model.sort == sort { 3 } else { rank };
-    let column = |heading, rank, least, cell: &dyn Fn(&Lock) -> String| -> Column {
+    let column = |heading, rank, least, cell: &dyn Fn(&Lock) -> String| {
         let cells = locks.iter().map(|(lock, _)| cell(lock));
         let cells = cells.map(|cell| (escape(&cell).into_owned(), Style::new()));
-        (heading, rank, least, cells.collect())
+        Column {
+            heading,
+            rank,
+            least,
+            cells: cells.collect(),
+        }
     };
     let age = |lock: &Lock| lock.age(now).map(whole_seconds).unwrap_or_default();
     let mut lease = column("LEASE", 4, WHOLE, &|lock| {
         lock.left(now).map(bar).unwrap_or_default()
     });
-    for ((_, style), (lock, _)) in lease.3.iter_mut().zip(&locks) {
+    for ((_, style), (lock, _)) in lease.cells.iter_mut().zip(&locks) {
         *style = urgency(lock.left(now), options);
     }
     let columns = vec![
@@ -291,7 +296,12 @@ fn draw_claims(model: &Model, options: &TopOptions, now: Instant, area: Rect, bu
         };
         let cells = claims.iter();
         let cells = cells.map(|claim| (escape(&cell(claim)).into_owned(), Style::new()));
-        (*heading, rank, least, cells.collect::<Vec<_>>())
+        Column {
+            heading,
+            rank,
+            least,
+            cells: cells.collect(),
+        }
     });
     let heading = options.coloured(BOLD, Color::Cyan);
     draw_columns(columns.collect(), heading, None, area, buffer);

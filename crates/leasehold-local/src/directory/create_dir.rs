@@ -8,7 +8,7 @@ use rustix::fs::{Gid, Mode, RawMode, Stat, fchmod, fchown, fstat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::group_dir::{OF_FILES, OF_PARTS, OF_TOP, check_way, make_file, mark};
+use super::group_dir::{Mark, OF_FILES, OF_PARTS, OF_TOP, check_way, make_file, mark};
 use super::open_dir::{self, Makes};
 use super::refusal::Wrong;
 use super::user_dir::{check_rights, only_has};
@@ -34,11 +34,11 @@ pub(crate) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
         errno => failed(errno),
     })?;
     match made_for {
-        Some((_, owner)) if owner != stat.st_uid => {
+        Some(Mark { owner, .. }) if owner != stat.st_uid => {
             return Err(Wrong::OfStranger(stat.st_uid, group).at(path));
         }
-        Some((gid, _)) if gid == group.gid => {}
-        Some((gid, _)) => return Err(Wrong::OfAnother(&Group::of(gid), group).at(path)),
+        Some(Mark { gid, .. }) if gid == group.gid => {}
+        Some(Mark { gid, .. }) => return Err(Wrong::OfAnother(&Group::of(gid), group).at(path)),
         None if only_has(&directory, |_| false).map_err(failed)? => {}
         None => {
             return Err(refused(

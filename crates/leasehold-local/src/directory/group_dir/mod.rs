@@ -57,7 +57,7 @@ impl GroupDir {
         top: &Stat,
         wanted: Option<Group>,
     ) -> Result<Option<Self>, StoreError> {
-        let (gid, owner) = match (mark(&found.fd), &wanted) {
+        let Mark { gid, owner } = match (mark(&found.fd), &wanted) {
             (Ok(Some(mark)), _) => mark,
             (Ok(None), None) => return Ok(None),
             (Ok(None), Some(wanted)) => return Err(Wrong::NotShared(wanted).at(path)),
@@ -162,9 +162,15 @@ pub(super) fn give_name(at: BorrowedFd<'_>, new: &str, name: &str) -> Result<(),
     }
 }
 
-/// For which group a directory was made, and by which user, if it was. `INVAL`: what says so is no
-/// number, or others can write to it.
-pub(super) fn mark(directory: impl AsFd) -> Result<Option<(u32, u32)>, Errno> {
+/// For which group a directory was made, and by whom.
+pub(super) struct Mark {
+    pub(super) gid: u32,
+    pub(super) owner: u32,
+}
+
+/// The mark of a directory that was made for a group. `INVAL`: what says so is no number, or
+/// others can write to it.
+pub(super) fn mark(directory: impl AsFd) -> Result<Option<Mark>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let open = match open_at(directory.as_fd(), MARK, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
@@ -176,7 +182,8 @@ pub(super) fn mark(directory: impl AsFd) -> Result<Option<(u32, u32)>, Errno> {
     }
     let text = String::from_utf8(file::read(&open, 0, LONGEST_MARK)?).unwrap_or_default();
     let gid = Group::number(text.trim_end());
-    gid.map(|gid| Some((gid, stat.st_uid))).ok_or(Errno::INVAL)
+    let owner = stat.st_uid;
+    gid.map(|gid| Some(Mark { gid, owner })).ok_or(Errno::INVAL)
 }
 
 /// Opens a part of the directory, and looks whether it is as it has to be.

@@ -197,7 +197,6 @@ impl Batch {
 
     /// Takes several steps in one statement. One alone, and those that it has left out, go alone.
     async fn send(&self, mut steps: Vec<(Step, Answer)>, mut room: Option<OwnedSemaphorePermit>) {
-        let is_one = steps.len() == 1;
         let mut taken = HashMap::new();
         if steps.len() > 1 {
             // In one order, so that the server does not find these in each other's way.
@@ -214,12 +213,13 @@ impl Batch {
                     return;
                 }
             }
+            // What is left waits for somebody else, and nobody for that.
+            room = None;
         }
         for (step, answer) in steps {
             let outcome = match taken.remove(&step.key) {
                 Some(row) => Outcome::Taken(Ok(row)),
-                // What is left waits for somebody else, and nobody for that.
-                None => Outcome::Alone(step, room.take_if(|_| is_one)),
+                None => Outcome::Alone(step, room.take()),
             };
             // Who has asked may have given up.
             answer.send(outcome).ok();

@@ -99,9 +99,14 @@ impl LockSpec {
     }
 
     fn how(&self, limit: Option<Duration>) -> LockOptions {
-        let (limit, after) = (limit.into_iter(), self.deadlock_timeout.into_iter());
-        let how = limit.fold(LockOptions::new(), LockOptions::within);
-        after.fold(how, LockOptions::deadlock_timeout)
+        let mut how = LockOptions::new();
+        if let Some(limit) = limit {
+            how = how.within(limit);
+        }
+        match self.deadlock_timeout {
+            Some(after) => how.deadlock_timeout(after),
+            None => how,
+        }
     }
 }
 

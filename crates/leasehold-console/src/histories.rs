@@ -100,8 +100,12 @@ impl Histories {
         let tell = |history: Result<Vec<EntryView>, Error>| {
             send_if_other(known, Some(history.map_err(|error| error.to_string())));
         };
-        let Ok(mut log) = open(&self.client, key).map_err(|error| tell(Err(error))) else {
-            return std::future::pending().await;
+        let mut log = match open(&self.client, key) {
+            Ok(log) => log,
+            Err(error) => {
+                tell(Err(error));
+                return std::future::pending().await;
+            }
         };
         let mut load = LoadLimit::default();
         load.measure_round_trip(&self.client).await;

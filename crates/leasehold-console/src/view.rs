@@ -133,8 +133,10 @@ impl KeyView {
 
 impl PartialEq for KeyView {
     fn eq(&self, other: &Self) -> bool {
-        (&self.key, self.permits) == (&other.key, other.permits)
-            && (&self.holders, &self.waiters) == (&other.holders, &other.waiters)
+        self.key == other.key
+            && self.permits == other.permits
+            && self.holders == other.holders
+            && self.waiters == other.waiters
     }
 }
 
@@ -142,10 +144,14 @@ impl Eq for KeyView {}
 
 impl PartialEq for ClaimView {
     fn eq(&self, other: &Self) -> bool {
-        let state = |it: &Self| (it.mode, it.weight, it.position, it.kept_until.is_some());
         same_holders(from_ref(self), from_ref(other))
-            && state(self) == state(other)
-            && (self.of, &self.note, &self.waits_for) == (other.of, &other.note, &other.waits_for)
+            && self.mode == other.mode
+            && self.weight == other.weight
+            && self.of == other.of
+            && self.position == other.position
+            && self.note == other.note
+            && self.waits_for == other.waits_for
+            && self.kept_until.is_some() == other.kept_until.is_some()
     }
 }
 

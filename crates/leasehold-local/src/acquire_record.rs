@@ -61,7 +61,11 @@ pub(super) async fn acquire(
     let (this, (last, before)) = (try_id(), LAST.get());
     let before = if last == this { before + 1 } else { 0 };
     LAST.set((this, before));
-    for _ in 0..[COST_ALONE, COST][usize::from(before < ALONE_AFTER)] {
+    let cost = match before < ALONE_AFTER {
+        true => COST,
+        false => COST_ALONE,
+    };
+    for _ in 0..cost {
         consume_budget().await;
     }
     // Where all who lock several keys begin, and go on: sorted.

@@ -115,7 +115,10 @@ impl Open {
                     let Ok::<Response, _>(answer) = answering.await;
                     let content = answer.headers().get(CONTENT_TYPE);
                     let streams = content.is_some_and(|content| content == "text/event-stream");
-                    let stage = [Stage::Answered, Stage::Streaming][usize::from(streams)];
+                    let stage = match streams {
+                        true => Stage::Streaming,
+                        false => Stage::Answered,
+                    };
                     let mut all = place.open.all();
                     if let Some(conversation) = all.remove(&(Stage::Asking, id)) {
                         all.insert((stage, id), conversation);

@@ -92,7 +92,10 @@ pub(super) fn find(path: &Path, makes: Makes) -> Result<Found, StoreError> {
             // As below /proc: it is there, and nothing can be made in it.
             Stop::Failed(errno @ (Errno::NOENT | Errno::LOOP | Errno::NAMETOOLONG)) => {
                 let cause = std::io::Error::from(errno);
-                let doing = ["make", "open"][usize::from(makes == Makes::Nothing)];
+                let doing = match makes {
+                    Makes::Nothing => "open",
+                    Makes::Last | Makes::All => "make",
+                };
                 let message = format!("cannot {doing} the directory {shown}: {cause}");
                 let hint = "name a directory on a local disk with local:/some/dir";
                 refused(message, hint).with_source(cause)

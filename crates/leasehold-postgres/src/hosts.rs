@@ -1,6 +1,6 @@
 //! The hosts of a URL one by one, each with its password.
 
-use std::env::{var, var_os};
+use std::env::{home_dir, var, var_os};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -102,7 +102,9 @@ fn password_of(text: &str, wanted: [&str; 4]) -> Option<String> {
 pub(crate) fn text_of_file() -> Result<String, String> {
     // As `psql` has it, an empty name is none.
     let named = var_os("PGPASSFILE").filter(|name| !name.is_empty());
-    let usual = || Some(PathBuf::from(var_os("HOME")?).join(".pgpass"));
+    // An empty `HOME` does not mean the working directory.
+    let home = || home_dir().filter(|home| home.is_absolute());
+    let usual = || Some(home()?.join(".pgpass"));
     let is_named = named.is_some();
     let Some(path) = named.map(PathBuf::from).or_else(usual) else {
         return Ok(String::new());

@@ -27,8 +27,8 @@ const PROBE_PAUSE: Duration = Duration::from_secs(30);
 /// time-out, 5 s by default, and has to find out within that.
 const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
-/// A machine that has lost its power is found dead within 15 s. What is given up does not wait on at the
-/// server, for a step that has looked whether this client lives and is not committed.
+/// A machine that has lost its power is found dead within 15 s. The lock of the inbox is shared by steps
+/// that have looked whether this client lives, until they commit: the server gives up waiting for it.
 const KEEP_ALIVE: &str = "set tcp_keepalives_idle = 5; set tcp_keepalives_interval = 3; \
      set tcp_keepalives_count = 3; set tcp_user_timeout = 15000; set idle_session_timeout = 0; \
      set lock_timeout = '4s'";

@@ -19,8 +19,8 @@ const RETENTION: Duration = Duration::from_secs(60);
 const NAME_USER: &str =
     "name a user with a password, or a client certificate, before the first use of the path";
 
-/// What is to be said of the ensemble, of which that many servers vote where the user may know, and of
-/// a session that ends after so long.
+/// What is to be said of the ensemble, and of a session that was `granted` for so long. `voters`: how
+/// many servers vote, if this user may count them.
 fn judge(options: &ZooKeeperOptions, voters: Option<usize>, granted: Duration) -> Vec<Finding> {
     let wanted = options.session_timeout;
     let connection = Finding::new(Fine, "connection", "a session was opened");

@@ -252,7 +252,7 @@ impl Journal for Nodes {
                     // The server that has told of the conflict has seen what was in between.
                     let (at, news) = self.news(client, &known_of(parts)).await?;
                     if are_known(parts, &news) {
-                        // Nothing has, and yet a step cannot be taken: nodes are missing.
+                        // Nothing has changed, and yet a step cannot be taken: nodes are missing.
                         match parts.iter().find(|part| part.known.is_some()) {
                             Some(part) => return Err(damaged(part.key)),
                             None => self.sessions.make_nodes(client).await?,

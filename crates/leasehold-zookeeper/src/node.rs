@@ -59,8 +59,8 @@ pub(crate) fn path_of_inbox(inbox: &Inbox) -> String {
     format!("{INBOXES}/{}", inbox.as_str())
 }
 
-/// Reads the content of a node: the record, the queue before the steps, compressed, which is empty if they
-/// are the first, and the steps.
+/// Reads the content of a node: its record; the queue before the steps, compressed, or nothing if they are
+/// the first; and the steps.
 fn read<'a>(key: &Key, bytes: &'a [u8]) -> Result<(u64, &'a [u8], &'a [u8]), StoreError> {
     let (head, rest) = bytes.split_first_chunk().ok_or_else(|| foreign(key))?;
     let (format, rest) = rest.split_first_chunk().ok_or_else(|| foreign(key))?;

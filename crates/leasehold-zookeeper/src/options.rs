@@ -296,8 +296,8 @@ impl ZooKeeperOptions {
     /// Those of [`Access::login`], and for a provider that names no user.
     pub(crate) async fn identity(&self) -> Result<Option<String>, StoreError> {
         let login = self.access.login(self.connect_timeout).await?;
-        let is_named = self.access.credentials.is_some();
-        if login.user.as_deref().map_or(is_named, is_no_user) {
+        let is_provided = self.access.credentials.is_some();
+        if login.user.as_deref().map_or(is_provided, is_no_user) {
             let why = "the credentials provider has named no user, or one with a colon";
             return Err(StoreError::new(ErrorKind::Unavailable, why)
                 .with_hint("look at what your application provides as credentials"));
@@ -309,7 +309,7 @@ impl ZooKeeperOptions {
     /// The way to the servers without TLS.
     ///
     /// # Errors
-    /// Those of [`Access::login`].
+    /// Those of [`identity`](Self::identity).
     pub(crate) async fn route(&self) -> Result<Route, StoreError> {
         let identity = self.identity().await?;
         Ok(Route {

@@ -68,7 +68,7 @@ pub(super) enum Asked {
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// The keys that the client with an inbox knows.
+/// The keys that a client knows.
 #[derive(Debug, Default)]
 pub(super) struct Keys(Mutex<Known>);
 

@@ -270,8 +270,9 @@ impl<J: Journal> Client<J> {
         }
     }
 
-    /// Takes claims that do not wait, one on each key. They are appended only if all will be granted, by
-    /// their replies; what is known is `fresh` if the backend has answered since the claims were asked.
+    /// Takes claims that do not wait, one on each key. They are appended only if all will be granted: one
+    /// alone if its reply `is_granted`. What is known `is_fresh` if the backend has answered since the
+    /// claims were asked.
     async fn claim(
         self: &Arc<Self>,
         parts: &mut [Part<'_>],

@@ -53,7 +53,7 @@ async fn a_file_of_passwords_that_cannot_be_read_is_named() {
         ended.has_ended_saying(Some(69), "wants a password");
         ended.has_not_said("cannot be read");
     }
-    // Without a home, that of the working directory is not meant.
+    // Without a home, the file of the working directory is not meant.
     std::fs::write(directory.path().join(".pgpass"), "*:*:*:*:hunter2").unwrap();
     let mut command = at(&url, "run -n k -- true");
     command.current_dir(directory.path()).env("HOME", "");

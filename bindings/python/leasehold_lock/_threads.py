@@ -13,13 +13,14 @@ from . import _base
 def _wait(call, ends=False):
     # Another thread may be in the middle of its import.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
-    # A warning may be an error here: what ends a hold is done all the same.
-    if not ends and running is not None and running() is not None:
+    if running is not None and running() is not None:
         try:
             _warn_that_it_blocks()
         except RuntimeWarning:
-            call.close()
-            raise
+            # Warnings are errors here: what ends a hold is done all the same.
+            if not ends:
+                call.close()
+                raise
     try:
         call.send(None)
     except StopIteration as done:

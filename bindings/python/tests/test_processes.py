@@ -145,6 +145,21 @@ asyncio.run(block())
     assert run(tmp_path, text, "memory:").split() == ["1", "RuntimeWarning", "program.py"]
 
 
+def test_a_release_that_blocks_a_loop_warns_too(tmp_path):
+    text = """
+import asyncio, warnings
+lock = lh.connect(url).mutex("k")
+lock.acquire()
+async def release():
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        lock.release()
+    print(len(seen), lock.locked())
+asyncio.run(release())
+"""
+    assert run(tmp_path, text, "memory:").split() == ["1", "False"]
+
+
 def test_a_warning_that_is_an_error_begins_no_hold_and_keeps_none(tmp_path):
     text = """
 import asyncio

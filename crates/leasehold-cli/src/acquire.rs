@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
-use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease};
+use leasehold::{Any, Client, Deadlock, Error, ErrorKind, MultiLease};
 use leasehold_console::feed::send_if_other;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
@@ -38,6 +38,17 @@ enum Outcome {
     Busy,
     /// It was not granted in time; whether the store is still there is not known.
     TimedOut,
+}
+
+impl Outcome {
+    fn of(answer: Result<Option<Acquired>, Error>) -> Result<Self, Failure> {
+        match answer {
+            Ok(Some(got)) => Ok(Self::Granted(got)),
+            Ok(None) => Ok(Self::Busy),
+            Err(error) if error.kind() == ErrorKind::Timeout => Ok(Self::TimedOut),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl Session<'_> {
@@ -260,12 +271,7 @@ impl<'a> AcquireUi<'a, '_> {
             let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return match answer.map_err(|_| silent)? {
-                    Ok(Some(got)) => Ok(Outcome::Granted(got)),
-                    Ok(None) => Ok(Outcome::Busy),
-                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(Outcome::TimedOut),
-                    Err(error) => Err(error.into()),
-                },
+                answer = &mut asking => return Outcome::of(answer.map_err(|_| silent)?),
                 signal = signals.next() => return Err(Failure::ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();

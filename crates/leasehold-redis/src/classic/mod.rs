@@ -33,6 +33,15 @@ use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
 
+/// What is known of a claim id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// This client has claimed with it.
+    Here,
+    /// The claim has left, and does not come back.
+    Left,
+}
+
 /// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
 /// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
 /// dropped.
@@ -48,8 +57,7 @@ use crate::routing::names::{NamedKeys, Names};
 /// ```
 pub struct ClassicStore {
     route: Route,
-    /// Whether a claim has left, and does not come back.
-    claims: ClaimTable<bool>,
+    claims: ClaimTable<Known>,
 }
 
 impl ClassicStore {
@@ -94,12 +102,12 @@ impl ClassicStore {
 
     /// Takes a step; `ttl`: in milliseconds.
     async fn ask(&self, key: &Key, verb: Verb, id: &str, ttl: u64) -> Result<Outcome, StoreError> {
-        let (key, ttl, Verb(name, last)) = (&self.redis_key(key), ttl.to_string(), verb);
+        let (key, ttl) = (&self.redis_key(key), ttl.to_string());
         let step = Request::Call {
             script: &STEP,
             key,
-            arguments: &[name, id, &ttl].map(str::as_bytes),
-            last,
+            arguments: &[verb.name, id, &ttl].map(str::as_bytes),
+            last: verb.last,
         };
         verb::read(&self.route.read(&step).await?)
     }
@@ -114,14 +122,14 @@ impl ClassicStore {
         claim.mode.check()?;
         check_claim(claim)?;
         let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
-        let has_left = |known: Option<&bool>| known.is_some_and(|left| *left);
-        let verb = match self.claims.note((key, id), (now + ttl, now), has_left) {
+        let known = |known: Option<&Known>| known.copied().unwrap_or(Known::Here);
+        let verb = match self.claims.note((key, id), (now + ttl, now), known) {
             None => Verb::FIRST,
-            Some(false) => Verb::CLAIM,
-            Some(true) => return Ok(Reply::Gone),
+            Some(Known::Here) => Verb::CLAIM,
+            Some(Known::Left) => return Ok(Reply::Gone),
         };
         Ok(match self.ask(key, verb, id.expose(), millis(ttl)).await? {
-            Outcome::Ours(_) if self.claims.get(key, id).is_some_and(|(left, _)| left) => {
+            Outcome::Ours(_) if matches!(self.claims.get(key, id), Some((Known::Left, _))) => {
                 // It was released while it was asked for.
                 self.ask(key, Verb::RELEASE, id.expose(), 0).await?;
                 Reply::Gone
@@ -180,7 +188,7 @@ impl ClassicStore {
 
     fn note_left(&self, key: &Key, id: &ClaimId) {
         let now = clock::now();
-        self.claims.note((key, id), (now, now), |_| true);
+        self.claims.note((key, id), (now, now), |_| Known::Left);
     }
 }
 

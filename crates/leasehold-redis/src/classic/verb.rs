@@ -16,22 +16,33 @@ pub(super) static STEP: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lu
 /// The script that looks.
 pub(super) static LOOK: Lazy<Script> = Lazy::new(|| Script::new(include_str!("lua/look.lua")));
 
-/// What is asked for: its name in the script, and whether it is sent only after everything that was
-/// given up on the connection.
+/// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verb(pub(super) &'static str, pub(super) bool);
+pub(super) struct Verb {
+    /// Its name in the script.
+    pub(super) name: &'static str,
+    /// Whether it is sent only after everything that was given up on the connection.
+    pub(super) last: bool,
+}
 
 impl Verb {
     /// The key, for a claim that was never asked for before.
-    pub(super) const FIRST: Self = Self("first", false);
+    pub(super) const FIRST: Self = Self::named("first");
     /// The key, again.
-    pub(super) const CLAIM: Self = Self("claim", false);
-    pub(super) const RENEW: Self = Self("renew", false);
-    pub(super) const RELEASE: Self = Self("release", false);
+    pub(super) const CLAIM: Self = Self::named("claim");
+    pub(super) const RENEW: Self = Self::named("renew");
+    pub(super) const RELEASE: Self = Self::named("release");
     /// The same, of a claim that was given up before it was answered: whatever asks for it must
     /// arrive first, since the record keeps no released ids.
-    pub(super) const WITHDRAW: Self = Self("release", true);
-    pub(super) const BREAK: Self = Self("break", false);
+    pub(super) const WITHDRAW: Self = Self {
+        last: true,
+        ..Self::RELEASE
+    };
+    pub(super) const BREAK: Self = Self::named("break");
+
+    const fn named(name: &'static str) -> Self {
+        Self { name, last: false }
+    }
 }
 
 /// How long a key lives; `None`: for ever.
@@ -116,9 +127,10 @@ mod tests {
             Verb::RELEASE,
             Verb::BREAK,
         ] {
-            assert!(!verb.1, "{verb:?}");
+            assert!(!verb.last, "{verb:?}");
         }
-        assert_eq!(Verb::WITHDRAW, Verb(Verb::RELEASE.0, true));
+        assert!(Verb::WITHDRAW.last);
+        assert_eq!(Verb::WITHDRAW.name, Verb::RELEASE.name);
     }
 
     #[test]

@@ -164,13 +164,13 @@ async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError
         (Some(search), Some(named)) => search.open(endpoint, named, None).await,
         _ => endpoint.connect(None).await,
     };
-    let (shaken, server) = opened.map_err(|error| link.judge(error))?;
-    if server.run_id != wire.server.run_id {
+    let opened = opened.map_err(|error| link.judge(error))?;
+    if opened.server.run_id != wire.server.run_id {
         // The address leads elsewhere by now.
         wire.leave();
         return Err(broken());
     }
-    let socket = shaken.socket;
+    let socket = opened.handshake.socket;
     socket.set_response_timeout(endpoint.options.response_timeout + policy.within);
     Ok(socket)
 }

@@ -43,7 +43,10 @@ pub(crate) enum Place {
 }
 
 /// A connection, and what is at its other end.
-pub(crate) type Opened = (Handshake, Server);
+pub(crate) struct Opened {
+    pub(crate) handshake: Handshake,
+    pub(crate) server: Server,
+}
 
 impl Endpoint {
     pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
@@ -110,12 +113,12 @@ impl Endpoint {
             Place::Any(nodes) => {
                 first_answer(nodes(), |node| async {
                     let target = self.common.target_at(&node, &self.options).await?;
-                    let (shaken, mut server) = self.open_at(&target, hearing.clone()).await?;
-                    server.named = Some(Named {
+                    let mut opened = self.open_at(&target, hearing.clone()).await?;
+                    opened.server.named = Some(Named {
                         primary: node,
                         epoch: 0,
                     });
-                    Ok((shaken, server))
+                    Ok(opened)
                 })
                 .await
             }
@@ -134,7 +137,7 @@ impl Endpoint {
 
     /// Opens a connection to the server for other commands than those of locks.
     pub(crate) async fn open_for_others(&self) -> Result<MultiplexedConnection, StoreError> {
-        let target = self.connect(None).await?.0.target;
+        let target = self.connect(None).await?.handshake.target;
         let limit = self.options.response_timeout;
         let opened = async {
             let stream = dial::open(&target).await?.give_away();
@@ -154,7 +157,7 @@ impl Endpoint {
             Place::Fixed(address) => {
                 Handshake::with(self, &self.target(address).await?, hearing).await
             }
-            _ => Ok(self.connect(hearing).await?.0),
+            _ => Ok(self.connect(hearing).await?.handshake),
         }
     }
 

@@ -120,7 +120,10 @@ impl Handshake {
         if let Some(ack) = ack.filter(|_| is_primary) {
             ack.probe(socket, info).await?;
         }
-        Ok((self, server))
+        Ok(Opened {
+            handshake: self,
+            server,
+        })
     }
 }
 

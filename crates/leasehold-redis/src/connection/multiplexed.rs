@@ -61,7 +61,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn start(
-        (handshake, server): Opened,
+        Opened { handshake, server }: Opened,
         endpoint: &Endpoint,
         link: Weak<ConnectionManager>,
     ) -> Arc<Self> {

@@ -145,12 +145,12 @@ impl Search {
         // It may be the one that has failed, and not be replaced yet.
         let limit = (options.connect_timeout / 4).max(Duration::from_millis(250));
         let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
-        let (shaken, mut server) = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
-        if !server.is_primary {
+        let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
+        if !opened.server.is_primary {
             return Err(sentinel::not_primary());
         }
-        server.named = Some(named.clone());
-        Ok((shaken, server))
+        opened.server.named = Some(named.clone());
+        Ok(opened)
     }
 
     async fn ask(&self, node: &Address) -> Result<Answered, StoreError> {

@@ -1,6 +1,7 @@
 //! Encodes the arguments of the scripts: steps, flags, and the body of a claim.
 
 use std::borrow::Cow;
+use std::iter::Sum;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,18 +198,17 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     let audit = terms.audit.zip(steps.first());
     call.arg(audit.map(|(audit, step)| audit.log(&step.key, in_cluster)));
     call.arg(terms.gated.map(|gate| &gate.marker));
-    let flags = [
-        terms.believed,
-        terms.audit.is_some(),
-        terms.listens,
-        terms.last.is_none(),
-        terms.gated.is_some(),
-        steps.iter().all(|it| it.verb() == verb::WATCH),
-        all,
-        steps.iter().any(|it| it.verb() != verb::CLAIM),
+    let flags: [(u16, bool); 8] = [
+        (4, terms.believed),
+        (8, terms.audit.is_some()),
+        (16, terms.listens),
+        (32, terms.last.is_none()),
+        (64, terms.gated.is_some()),
+        (128, steps.iter().all(|it| it.verb() == verb::WATCH)),
+        (256, all),
+        (512, steps.iter().any(|it| it.verb() != verb::CLAIM)),
     ];
-    // The first one is 4.
-    call.arg(bits(flags) << 2);
+    call.arg(sum(flags));
     // Outside of a cluster nothing is kept of an idle key.
     let kept = terms.retention * u32::from(terms.last.is_none());
     call.arg(micros(kept));
@@ -219,15 +219,15 @@ fn add_steps(call: &mut Cmd, steps: &[Arc<Step>], all: bool, terms: Terms<'_>) {
     call.arg(terms.gated.map(|gate| &gate.terms));
 }
 
-/// Flags as a number: the first one is 1, the next one 2, and so on.
-fn bits<const N: usize>(flags: [bool; N]) -> u16 {
-    let flags = flags.into_iter().rev();
-    flags.fold(0, |sum, flag| 2 * sum + u16::from(flag))
+/// The flags that are set, by the numbers that `step.lua` and `env.lua` give them.
+fn sum<T: Sum, const N: usize>(flags: [(T, bool); N]) -> T {
+    let set = flags.into_iter().filter(|(_, is_set)| *is_set);
+    set.map(|(flag, _)| flag).sum()
 }
 
-/// The verb of a command, and its flags, which have eight bits; see the parts of `step.lua`.
-fn begin<const N: usize>(step: &mut Vec<u8>, verb: u8, flags: [bool; N]) {
-    step.extend_from_slice(&[verb, bits(flags).to_le_bytes()[0]]);
+/// Adds the verb of a command, and its flags.
+fn push_verb<const N: usize>(step: &mut Vec<u8>, verb: u8, flags: [(u8, bool); N]) {
+    step.extend_from_slice(&[verb, sum(flags)]);
 }
 
 fn pack(command: &Command) -> Option<Vec<u8>> {
@@ -260,8 +260,13 @@ fn pack(command: &Command) -> Option<Vec<u8>> {
 
 fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
     let verb = claim.proposal.map_or(verb::CLAIM, |_| verb::PROPOSE);
-    let (has_min_hold, owned) = (!claim.min_hold.is_zero(), claim.secret.is_some());
-    begin(step, verb, [claim.wait, claim.ahead, has_min_hold, owned]);
+    let flags = [
+        (1, claim.wait),
+        (2, claim.ahead),
+        (4, !claim.min_hold.is_zero()),
+        (8, claim.secret.is_some()),
+    ];
+    push_verb(step, verb, flags);
     push_number(step, micros(claim.lease_ttl));
     push_number(step, micros(claim.waiter_ttl));
     push_short(step, claim.id.expose());
@@ -275,13 +280,18 @@ fn pack_claim(step: &mut Vec<u8>, claim: &Claim) {
 fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
     let (note, rotate) = (renew.note.as_ref(), renew.rotate.as_ref());
     let adopt = rotate.and_then(|rotate| rotate.adopt.as_ref());
-    let (notes, rotates, adopts) = (note.is_some(), rotate.is_some(), adopt.is_some());
+    let (has_note, rotates, adopts) = (note.is_some(), rotate.is_some(), adopt.is_some());
     // Whether it confirms says how it is sent, and nothing to the script.
-    let flags = [renew.downgrade, notes, false, rotates, adopts];
-    begin(step, verb::RENEW, flags);
+    let flags = [
+        (1, renew.downgrade),
+        (2, has_note),
+        (8, rotates),
+        (16, adopts),
+    ];
+    push_verb(step, verb::RENEW, flags);
     push_number(step, micros(renew.ttl));
     push_short(step, renew.id.expose());
-    if !notes && !rotates {
+    if !has_note && !rotates {
         return;
     }
     push_long(step, note.map_or("", |note| note.as_str()));
@@ -293,8 +303,12 @@ fn pack_renew(step: &mut Vec<u8>, renew: &Renew) {
 }
 
 fn pack_release(step: &mut Vec<u8>, release: &Release) {
-    let flags = [release.hand_off, release.settled, false, release.unused];
-    begin(step, verb::RELEASE, flags);
+    let flags = [
+        (1, release.hand_off),
+        (2, release.settled),
+        (8, release.unused),
+    ];
+    push_verb(step, verb::RELEASE, flags);
     push_short(step, release.id.expose());
 }
 
@@ -303,7 +317,7 @@ fn pack_void(step: &mut Vec<u8>, void: &Void) {
         Voided::Claim { id, released } => (*released, id.expose(), None),
         Voided::Key { by } => (false, "", Some(by)),
     };
-    begin(step, verb::VOID, [released, by.is_some()]);
+    push_verb(step, verb::VOID, [(1, released), (2, by.is_some())]);
     push_number(step, void.up_to.get());
     push_short(step, id);
     if let Some(by) = by {

@@ -104,7 +104,7 @@ impl AckedWriter {
     }
 }
 
-/// The place of a task that sends until nothing waits, and has none then. If it is dropped before
+/// A task that sends until nothing waits, and then gives up its place. If it is dropped before
 /// (its runtime ends), and it is the last, nothing stays behind in the line.
 struct Sender {
     line: Arc<Mutex<Vec<Job>>>,
@@ -128,7 +128,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut line = lock(&self.line);
-        // Besides this one the writer has one.
+        // One is its own, and one the writer's.
         let is_last = |place: Arc<()>| Arc::strong_count(&place) <= 2;
         if self.place.take().is_some_and(is_last) {
             line.clear();

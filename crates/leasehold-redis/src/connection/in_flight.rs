@@ -14,35 +14,46 @@ use crate::std_ext::lock;
 
 /// What was given up while it was on its way, and has not arrived yet.
 #[derive(Default)]
-pub(crate) struct AbandonedRequests(Mutex<Vec<Request>>);
+pub(crate) struct AbandonedRequests(Mutex<Vec<Flight>>);
 
-/// A request for these claims, which has landed once the other end of the channel is gone.
-type Request = (Vec<ClaimId>, watch::Receiver<()>);
+/// A request on its way.
+struct Flight {
+    claims: Vec<ClaimId>,
+    /// The request has landed once the other end of the channel is gone.
+    landed: watch::Receiver<()>,
+}
+
+impl Flight {
+    fn has_landed(&self) -> bool {
+        self.landed.has_changed().is_err()
+    }
+}
 
 /// Kept beside a request until it was answered or cannot be carried out any more.
 pub(crate) type CompletionGuard = watch::Sender<()>;
 
 /// Kept by who waits for the answer.
 pub(crate) struct InFlightClaim {
-    flights: Arc<AbandonedRequests>,
-    request: Request,
+    abandoned: Arc<AbandonedRequests>,
+    flight: Option<Flight>,
 }
 
 impl AbandonedRequests {
-    fn lock(&self) -> MutexGuard<'_, Vec<Request>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Flight>> {
         let mut all = lock(&self.0);
-        all.retain(|(_, landed)| landed.has_changed().is_ok());
+        all.retain(|flight| !flight.has_landed());
         all
     }
 
     /// A request for these claims begins.
     pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (InFlightClaim, CompletionGuard) {
         let (guard, landed) = watch::channel(());
-        let flight = InFlightClaim {
-            flights: Arc::clone(self),
-            request: (claims.iter().copied().cloned().collect(), landed),
+        let claims = claims.iter().copied().cloned().collect();
+        let claim = InFlightClaim {
+            abandoned: Arc::clone(self),
+            flight: Some(Flight { claims, landed }),
         };
-        (flight, guard)
+        (claim, guard)
     }
 
     /// Waits until nothing that was given up is on its way for this claim.
@@ -50,8 +61,8 @@ impl AbandonedRequests {
         let under_way: Vec<_> = self
             .lock()
             .iter()
-            .filter(|(claims, _)| claims.contains(claim))
-            .map(|(_, landed)| landed.clone())
+            .filter(|flight| flight.claims.contains(claim))
+            .map(|flight| flight.landed.clone())
             .collect();
         for mut landed in under_way {
             // Nothing is ever sent: it ends with the landing.
@@ -62,12 +73,9 @@ impl AbandonedRequests {
 
 impl Drop for InFlightClaim {
     fn drop(&mut self) {
-        let (claims, landed) = &mut self.request;
-        // Otherwise the answer has come.
-        if landed.has_changed().is_ok() {
-            let given_up = (std::mem::take(claims), landed.clone());
-            self.flights.lock().push(given_up);
-        }
+        // One that has landed was answered, and has not been given up.
+        let given_up = self.flight.take().filter(|flight| !flight.has_landed());
+        self.abandoned.lock().extend(given_up);
     }
 }
 

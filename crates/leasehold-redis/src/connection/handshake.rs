@@ -156,8 +156,8 @@ fn check_needs(endpoint: &Endpoint, server: &Server, role: &str) -> Result<(), S
     ))
 }
 
-/// Opens a connection, and says why not with RESP3, if not: then nothing is heard. Some proxies close
-/// the connection on `HELLO`, as they do with whatever they do not know.
+/// Opens a connection. If it does not speak RESP3, also returns why: no push arrives then. Some
+/// proxies close the connection on `HELLO`, as on every command that they do not know.
 async fn greet(
     endpoint: &Endpoint,
     target: &Target,

@@ -74,8 +74,11 @@ impl AbandonedRequests {
 impl Drop for InFlightClaim {
     fn drop(&mut self) {
         // One that has landed was answered, and has not been given up.
-        let given_up = self.flight.take().filter(|flight| !flight.has_landed());
-        self.abandoned.lock().extend(given_up);
+        if let Some(flight) = self.flight.take()
+            && !flight.has_landed()
+        {
+            self.abandoned.lock().push(flight);
+        }
     }
 }
 

@@ -144,11 +144,13 @@ impl RedisOptions {
         let mut login = String::new();
         let Access { user, password, .. } = &self.access;
         encode_name(user.as_deref().unwrap_or_default(), &mut login);
-        login.push_str(match (user, password) {
-            (_, Some(_)) => ":***@",
-            (Some(_), None) => "@",
-            (None, None) => "",
-        });
+        if password.is_some() {
+            login.push(':');
+            login.push_str(HIDDEN);
+        }
+        if user.is_some() || password.is_some() {
+            login.push('@');
+        }
         login
     }
 

@@ -77,9 +77,11 @@ impl Names {
             true => page.map_err(errors::in_classic)?,
             false => page?,
         };
-        self.cursor = Some((wire, cursor)).filter(|(_, cursor)| cursor != START);
-        if self.cursor.is_none() {
+        if cursor == START {
             self.nodes.pop_front();
+            self.cursor = None;
+        } else {
+            self.cursor = Some((wire, cursor));
         }
         let behind = |name: Vec<u8>| Some(name.strip_prefix(self.prefix.as_bytes())?.to_vec());
         Ok(Some(names.into_iter().filter_map(behind).collect()))
@@ -169,7 +171,12 @@ pub(crate) fn read_page(answer: &Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), Store
 
 /// Takes the special meaning from the characters of a glob.
 pub(crate) fn escape(text: &str) -> String {
-    let is_special = |c: char| matches!(c, '*' | '?' | '[' | ']' | '\\');
-    let escaped = |c| is_special(c).then_some('\\').into_iter().chain([c]);
-    text.chars().flat_map(escaped).collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
 }

@@ -119,11 +119,15 @@ impl Cluster {
     ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
-        let (mut why, mut unsettled) = (errors::no_connection(None), Unsettled(Some(self)));
+        let mut why = errors::no_connection(None);
+        let cluster = Some(self);
+        let mut unsettled = Unsettled { cluster };
         let Ok(answer) = timeout(limit, self.follow(slot, request, &mut why)).await else {
             return Err(why);
         };
-        unsettled.0 = unsettled.0.filter(|_| answer.is_err());
+        if answer.is_ok() {
+            unsettled.cluster = None;
+        }
         answer
     }
 
@@ -240,11 +244,16 @@ impl Cluster {
 }
 
 /// A step under way. Without an answer, the map may be wrong.
-struct Unsettled<'a>(Option<&'a Arc<Cluster>>);
+struct Unsettled<'a> {
+    /// `None` once it has been answered.
+    cluster: Option<&'a Arc<Cluster>>,
+}
 
 impl Drop for Unsettled<'_> {
     fn drop(&mut self) {
-        self.0.iter().for_each(|cluster| cluster.refresh());
+        if let Some(cluster) = self.cluster {
+            cluster.refresh();
+        }
     }
 }
 

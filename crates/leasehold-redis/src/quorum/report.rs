@@ -11,11 +11,22 @@ use super::Inner;
 /// What came of a command at a server.
 pub(super) type Answered = Result<Answer, StoreError>;
 
-/// What a server replied, at which of its times, and to which proposal.
-type Replied = (Reply, StoreTime, Token);
+/// What a server replied.
+#[derive(Debug, Clone, Copy)]
+struct Replied {
+    reply: Reply,
+    /// The time of the server.
+    at: StoreTime,
+    /// The proposal that it was asked about.
+    token: Token,
+}
 
 /// The reply of a server that has done what was asked, where nothing else counts.
-const DONE: Replied = (Reply::Done, StoreTime(0), Token::NONE);
+const DONE: Replied = Replied {
+    reply: Reply::Done,
+    at: StoreTime(0),
+    token: Token::NONE,
+};
 
 /// The answers of all servers to one question; of those that were silent, none.
 #[derive(Debug, Clone)]
@@ -38,15 +49,19 @@ impl Report {
 
     /// What a server replied to a proposal.
     pub(super) fn note_reply(&mut self, server: usize, token: Token, result: &Answered) {
-        let replied = result.as_ref().map(|it| (it.reply, it.at, token));
-        self.0[server] = Some(replied.map_err(StoreError::clone));
+        let replied = |answer: &Answer| Replied {
+            reply: answer.reply,
+            at: answer.at,
+            token,
+        };
+        self.0[server] = Some(result.as_ref().map(replied).map_err(StoreError::clone));
     }
 
     /// An error that names who said what.
     pub(super) fn error(&self, inner: &Inner, kind: ErrorKind, limit: Duration) -> StoreError {
         let replies = || self.0.iter().flatten().flatten();
-        let agrees = |reply: &Reply| *reply == Reply::Done || reply.has_token();
-        let agreed = replies().filter(|(reply, ..)| agrees(reply)).count();
+        let agrees = |it: &&Replied| it.reply == Reply::Done || it.reply.has_token();
+        let agreed = replies().filter(agrees).count();
         let mut parts = Vec::with_capacity(self.0.len());
         for (member, said) in inner.members.iter().zip(&self.0) {
             parts.push(format!("{}: {}", member.name, phrase(said.as_ref(), limit)));
@@ -76,12 +91,12 @@ impl Report {
         let advises = |it: &&StoreError| it.kind() == ErrorKind::Refused && it.hint().is_some();
         if let Some(refused) = self.errors().find(advises) {
             error.with_hint_of(refused)
-        } else if replies().any(|(reply, ..)| matches!(reply, Reply::Quarantined { .. })) {
+        } else if replies().any(|it| matches!(it.reply, Reply::Quarantined { .. })) {
             error.with_hint(
                 "a server that has restarted, or lost its data, votes again after its quarantine; \
                  `leasehold init` marks servers that are new",
             )
-        } else if replies().any(|replied| skew(replied).is_some()) {
+        } else if replies().any(|it| skew(it).is_some()) {
             error.with_hint("correct this machine's clock")
         } else {
             error.with_hint("check that the servers are running and reachable from this host")
@@ -90,10 +105,10 @@ impl Report {
 }
 
 /// By how much a proposal is too far ahead of a server's clock.
-fn skew((reply, _, token): &Replied) -> Option<Duration> {
-    match reply {
-        Reply::Outbid { most, .. } if token > most => {
-            Some(Duration::from_micros(token.get() - most.get()))
+fn skew(replied: &Replied) -> Option<Duration> {
+    match replied.reply {
+        Reply::Outbid { most, .. } if replied.token > most => {
+            Some(Duration::from_micros(replied.token.get() - most.get()))
         }
         _ => None,
     }
@@ -105,15 +120,14 @@ fn phrase(said: Option<&Result<Replied, StoreError>>, limit: Duration) -> String
         Some(Err(error)) => return error.to_string(),
         Some(Ok(replied)) => replied,
     };
-    let (reply, at, _) = replied;
-    match reply {
+    match replied.reply {
         Reply::Done => "done".to_owned(),
         Reply::Standing(_) => "yes".to_owned(),
-        Reply::Busy { blocked_until } if *blocked_until == StoreTime::NEVER => {
+        Reply::Busy { blocked_until } if blocked_until == StoreTime::NEVER => {
             "no, another client has the key, with a lock that does not expire".to_owned()
         }
         Reply::Busy { blocked_until } => {
-            let left = written(blocked_until.since(*at));
+            let left = written(blocked_until.since(replied.at));
             format!("no, it votes for another claim for {left}")
         }
         Reply::Outbid { .. } => match skew(replied) {
@@ -125,7 +139,7 @@ fn phrase(said: Option<&Result<Replied, StoreError>>, limit: Duration) -> String
         },
         Reply::Taken => "no, the claim id is another client's".to_owned(),
         Reply::Quarantined { until } => {
-            let left = written(until.since(*at));
+            let left = written(until.since(replied.at));
             format!("cannot vote for {left}: it is new or may have lost data")
         }
         _ => "no, it no longer votes for this claim".to_owned(),
@@ -144,7 +158,7 @@ mod tests {
             (Reply::Quarantined { until }, "cannot vote for 1d:"),
             (Reply::Busy { blocked_until }, "another claim for 1m30s"),
         ] {
-            let replied = Ok((reply, StoreTime(0), Token::NONE));
+            let replied = Ok(Replied { reply, ..DONE });
             let phrase = phrase(Some(&replied), Duration::ZERO);
             assert!(phrase.contains(said), "{phrase}");
         }

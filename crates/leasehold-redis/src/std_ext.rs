@@ -20,24 +20,33 @@ pub(crate) struct BackgroundTask(Mutex<Option<AbortHandle>>);
 impl BackgroundTask {
     /// Starts it on the current runtime, if there is one, in place of the one before.
     pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if let Ok(runtime) = Handle::try_current() {
-            // Held meanwhile: the task may come here itself, at once.
-            let mut running = lock(&self.0);
-            let before = running.replace(runtime.spawn(task).abort_handle());
-            before.iter().for_each(AbortHandle::abort);
-        }
+        // Held meanwhile: the task may come here itself, at once.
+        replace(&mut lock(&self.0), task);
     }
 
     /// Whether it is over, or its runtime is.
     pub(crate) fn has_ended(&self) -> bool {
-        lock(&self.0).as_ref().is_none_or(AbortHandle::is_finished)
+        is_over(lock(&self.0).as_ref())
     }
 
     /// The same, unless it runs already: it ends with the runtime on which it was started.
     pub(crate) fn ensure(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if self.has_ended() {
-            self.start(task);
+        // Held meanwhile: of two who come at once, the second leaves the task of the first alone.
+        let mut running = lock(&self.0);
+        if is_over(running.as_ref()) {
+            replace(&mut running, task);
         }
+    }
+}
+
+fn is_over(task: Option<&AbortHandle>) -> bool {
+    task.is_none_or(AbortHandle::is_finished)
+}
+
+fn replace(running: &mut Option<AbortHandle>, task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        let before = running.replace(runtime.spawn(task).abort_handle());
+        before.iter().for_each(AbortHandle::abort);
     }
 }
 

@@ -227,7 +227,14 @@ impl Inner {
             None => QuorumRound::new(config, Token::NONE, at.0, sent),
         };
         let lapses = sent + claim.lease_ttl + limit;
-        let note = |token| self.note_here(key, claim, (lapses, sent), (token, false), StoreTime(0));
+        let note = |token| {
+            let proposed = Proposed {
+                token,
+                at: sent,
+                held: false,
+            };
+            self.note_here(key, claim, lapses, proposed, StoreTime(0));
+        };
         let first = round.token();
         note(first);
         let propose = |token| {
@@ -255,24 +262,25 @@ impl Inner {
         &self,
         key: &Key,
         claim: &Claim,
-        (lapses, now): (Moment, Moment),
-        (token, held): (Token, bool),
+        lapses: Moment,
+        mut proposed: Proposed,
         mut deadline: StoreTime,
     ) -> StoreTime {
-        self.claims.note((key, &claim.id), (lapses, now), |known| {
-            let (mut at, mut held) = (now, held);
+        let times = (lapses, proposed.at);
+        self.claims.note((key, &claim.id), times, |known| {
             match known {
                 Some(Known::Left) => return Known::Left,
                 Some(Known::Here(bid)) => {
                     deadline = bid.deadline.max(deadline);
-                    if bid.proposed.token == token {
-                        (at, held) = (bid.proposed.at, held || bid.proposed.held);
+                    if bid.proposed.token == proposed.token {
+                        proposed.at = bid.proposed.at;
+                        proposed.held |= bid.proposed.held;
                     }
                 }
                 None => {}
             }
             Known::Here(Box::new(Bid {
-                proposed: Proposed { token, at, held },
+                proposed,
                 claim: claim.clone(),
                 deadline,
             }))
@@ -282,8 +290,13 @@ impl Inner {
 
     /// A quorum votes for the claim.
     fn held(&self, key: &Key, claim: &Claim, token: Token, at: StoreTime) -> Reply {
-        let (now, deadline) = (clock::now(), at + claim.lease_ttl);
-        let deadline = self.note_here(key, claim, (now, now), (token, true), deadline);
+        let proposed = Proposed {
+            token,
+            at: clock::now(),
+            held: true,
+        };
+        let deadline = at + claim.lease_ttl;
+        let deadline = self.note_here(key, claim, proposed.at, proposed, deadline);
         self.standing(&claim.id, token, deadline)
     }
 

@@ -58,8 +58,8 @@ impl ConnectionManager {
         Self::start_as(inbox, endpoint, false, None)
     }
 
-    /// The same for a cluster, whose inbox this is. `stood`: even the first connection is one of
-    /// which pushes may have been lost.
+    /// The same for a cluster, whose inbox this is. `stood`: pushes may have been lost before the
+    /// first connection stands.
     pub(crate) fn start_as(
         inbox: Arc<OwnInbox>,
         endpoint: Endpoint,

@@ -129,8 +129,8 @@ mod tests {
         ] {
             assert!(!verb.last, "{verb:?}");
         }
-        assert!(Verb::WITHDRAW.last);
-        assert_eq!(Verb::WITHDRAW.name, Verb::RELEASE.name);
+        let (name, last) = (Verb::RELEASE.name, true);
+        assert_eq!(Verb::WITHDRAW, Verb { name, last });
     }
 
     #[test]

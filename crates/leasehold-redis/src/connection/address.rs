@@ -2,11 +2,7 @@
 
 use std::fmt;
 
-use leasehold_store::StoreError;
-use redis::ConnectionAddr;
-
-use crate::errors;
-use crate::options::{RedisOptions, sentinels};
+use crate::options::{RedisAddress, RedisOptions, sentinels};
 
 /// A name or IP address, and a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,23 +18,8 @@ impl Address {
     }
 
     /// How it is connected to.
-    pub(crate) fn reached(&self, options: &RedisOptions) -> Result<ConnectionAddr, StoreError> {
-        let (host, port) = (self.host.clone(), self.port);
-        if !options.is_encrypted() {
-            return Ok(ConnectionAddr::Tcp(host, port));
-        }
-        if cfg!(feature = "tls") {
-            return Ok(ConnectionAddr::TcpTls {
-                host,
-                port,
-                insecure: false,
-                tls_params: None,
-            });
-        }
-        Err(errors::unsupported(
-            "this build of leasehold has no TLS",
-            "build it with the feature `tls-ring`",
-        ))
+    pub(crate) fn reached(&self, options: &RedisOptions) -> RedisAddress {
+        RedisAddress::tcp(&self.host, self.port, options.is_encrypted())
     }
 }
 

@@ -11,12 +11,13 @@ use leasehold_store::fork::NotInherited;
 use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{ConnectionAddr, RedisResult, Value};
+use redis::{RedisResult, Value};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::socket::{OnPush, Socket, Stream};
 use super::target::Target;
 use crate::errors;
+use crate::options::RedisAddress;
 
 /// After how long without a sign of life a peer is asked for one, and how often then.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
@@ -69,29 +70,27 @@ pub(super) async fn open(target: &Target) -> io::Result<Stream> {
         return Ok(Stream::new(tokio::io::split(dialled.await?), None));
     }
     match &target.address {
-        ConnectionAddr::Tcp(host, port) => {
+        RedisAddress::Tcp { host, port, .. } => {
             let stream = tcp(host, *port, target.answer).await?;
+            #[cfg(feature = "tls")]
+            if let Some(config) = target.tls.clone() {
+                let name = rustls::pki_types::ServerName::try_from(host.clone());
+                let name = name.map_err(io::Error::other)?;
+                let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
+                let stream = stream.await?;
+                let not_inherited = NotInherited::connection(stream.get_ref().0.as_fd());
+                return Ok(Stream::new(tokio::io::split(stream), not_inherited));
+            }
             let not_inherited = NotInherited::connection(stream.as_fd());
             Ok(Stream::new(stream.into_split(), not_inherited))
         }
-        ConnectionAddr::Unix(path) => {
+        RedisAddress::Unix(path) => {
             let stream = UnixStream::connect(path).await?;
             let not_inherited = NotInherited::connection(stream.as_fd());
             Ok(Stream::new(stream.into_split(), not_inherited))
         }
-        #[cfg(feature = "tls")]
-        ConnectionAddr::TcpTls { host, port, .. } => {
-            let name = rustls::pki_types::ServerName::try_from(host.clone());
-            let name = name.map_err(io::Error::other)?;
-            let config = target.tls.clone().ok_or(io::ErrorKind::Unsupported)?;
-            let stream = tcp(host, *port, target.answer).await?;
-            let stream = tokio_rustls::TlsConnector::from(config).connect(name, stream);
-            let stream = stream.await?;
-            let not_inherited = NotInherited::connection(stream.get_ref().0.as_fd());
-            Ok(Stream::new(tokio::io::split(stream), not_inherited))
-        }
-        // No options lead here.
-        _ => Err(io::ErrorKind::Unsupported.into()),
+        // What they name is connected to.
+        RedisAddress::Sentinel(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -120,9 +119,9 @@ async fn tcp(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream>
 
 /// A stream that a simulation brings.
 #[cfg(feature = "simulation")]
-fn simulated(address: &ConnectionAddr) -> Option<leasehold_store::simulation::Dialled> {
+fn simulated(address: &RedisAddress) -> Option<leasehold_store::simulation::Dialled> {
     match address {
-        ConnectionAddr::Tcp(host, port) => {
+        RedisAddress::Tcp { host, port, .. } => {
             Some(leasehold_store::simulation::world()?.dial(host, *port))
         }
         _ => None,

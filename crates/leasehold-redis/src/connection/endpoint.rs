@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr};
 
 use super::address::Address;
 use super::dial::{self, first_answer};
@@ -34,8 +34,8 @@ pub(crate) struct Endpoint {
 }
 
 pub(crate) enum Place {
-    /// Always the same address.
-    Fixed(ConnectionAddr),
+    /// Always at the address of the options.
+    Fixed,
     /// Wherever the Sentinels say.
     Sought(Arc<Search>),
     /// At whichever of these answers first; they are listed anew for each connection.
@@ -54,15 +54,9 @@ impl Endpoint {
         target::check(options)?;
         let common: Arc<Common> = Arc::default();
         let place = match &options.address {
-            RedisAddress::Tcp { host, port, .. } => {
-                Place::Fixed(Address::new(host, *port).reached(options)?)
-            }
-            RedisAddress::Unix(path) => Place::Fixed(ConnectionAddr::Unix(path.clone())),
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => Place::Fixed,
             RedisAddress::Sentinel(sentinels) => {
                 let search = Search::new(sentinels.clone(), options, &common);
-                for node in &search.nodes {
-                    node.reached(options)?;
-                }
                 target::check(&search.options)?;
                 Place::Sought(Arc::new(search))
             }
@@ -101,18 +95,19 @@ impl Endpoint {
     pub(crate) fn search(&self) -> Option<&Arc<Search>> {
         match &self.place {
             Place::Sought(search) => Some(search),
-            Place::Fixed(_) | Place::Any(_) => None,
+            Place::Fixed | Place::Any(_) => None,
         }
     }
 
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<OnPush>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed(address) => self.open_at(&self.target(address).await?, hearing).await,
+            Place::Fixed => self.open_at(&self.target().await?, hearing).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
                 first_answer(nodes(), |node| async {
-                    let target = self.common.target_at(&node, &self.options).await?;
+                    let address = node.reached(&self.options);
+                    let target = self.common.target(address, &self.options).await?;
                     let mut opened = self.open_at(&target, hearing.clone()).await?;
                     opened.server.named = Some(Named {
                         primary: node,
@@ -154,14 +149,13 @@ impl Endpoint {
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
         let hearing: Option<OnPush> = Some(Arc::new(|_, _| {}));
         match &self.place {
-            Place::Fixed(address) => {
-                Handshake::with(self, &self.target(address).await?, hearing).await
-            }
+            Place::Fixed => Handshake::with(self, &self.target().await?, hearing).await,
             _ => Ok(self.connect(hearing).await?.handshake),
         }
     }
 
-    async fn target(&self, address: &ConnectionAddr) -> Result<Target, StoreError> {
-        self.common.target(address.clone(), &self.options).await
+    async fn target(&self) -> Result<Target, StoreError> {
+        let address = self.options.address.clone();
+        self.common.target(address, &self.options).await
     }
 }

@@ -62,7 +62,7 @@ impl Handshake {
         let found = rights::find(&socket, endpoint, refused.is_none(), channel).await;
         let (info, rights) = found.map_err(|error| match closed {
             true => {
-                let address = target.address.to_string();
+                let address = target.address.shown();
                 errors::of_closed(&address, endpoint.options.is_encrypted(), error)
             }
             false => error,
@@ -85,7 +85,7 @@ impl Handshake {
         let in_cluster = endpoint.of_cluster || cluster == "1";
         check_version(field("redis_version"))?;
         if field("loading") == "1" {
-            return Err(errors::loading(&self.target.address));
+            return Err(errors::loading(&self.target.address.shown()));
         }
         let is_primary = is_primary(field("role"))?;
         // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
@@ -167,7 +167,7 @@ async fn greet(
     // Why there is no connection, with the address that was tried.
     let not_opened = |error| {
         let cause = errors::of_opening(error, &common.dialling(target));
-        let message = format!("cannot connect to {}: {cause}", target.address);
+        let message = format!("cannot connect to {}: {cause}", target.address.shown());
         let lacking = errors::lacking(cause.message());
         let error = cause.with_message(message);
         match lacking {

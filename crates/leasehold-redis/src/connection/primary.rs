@@ -141,7 +141,8 @@ impl Search {
         hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let options = &endpoint.options;
-        let target = self.common.target_at(&named.primary, options).await?;
+        let address = named.primary.reached(options);
+        let target = self.common.target(address, options).await?;
         // It may be the one that has failed, and not be replaced yet.
         let limit = (options.connect_timeout / 4).max(Duration::from_millis(250));
         let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
@@ -165,7 +166,8 @@ impl Search {
         node: &Address,
         push: Option<OnPush>,
     ) -> Result<Socket, StoreError> {
-        let target = self.common.target_at(node, &self.options).await?;
+        let address = node.reached(&self.options);
+        let target = self.common.target(address, &self.options).await?;
         dial(&target, true, push).await.map_err(|error| {
             let error = errors::of_opening(error, &self.common.dialling(&target));
             match errors::is_of_login(&error) {

@@ -9,14 +9,13 @@ use std::time::Duration;
 #[cfg(feature = "tls")]
 use leasehold_store::tls::{Trust, client_config};
 use leasehold_store::{ErrorKind, StoreError};
-use redis::{ConnectionAddr, RedisConnectionInfo};
+use redis::RedisConnectionInfo;
 #[cfg(feature = "tls")]
 use rustls::ClientConfig;
 
-use super::address::Address;
 use super::rights::{MissingPermission, Rights};
 use crate::errors::Dialling;
-use crate::options::RedisOptions;
+use crate::options::{RedisAddress, RedisOptions};
 use crate::std_ext::lock;
 
 /// What the connections of one client share.
@@ -37,7 +36,7 @@ impl Common {
     /// that they can be renewed.
     pub(crate) async fn target(
         &self,
-        address: ConnectionAddr,
+        address: RedisAddress,
         options: &RedisOptions,
     ) -> Result<Target, StoreError> {
         let target = Target::new(address, options).await;
@@ -46,15 +45,6 @@ impl Common {
             true => error.into_unavailable(),
             false => error,
         })
-    }
-
-    /// The same for a host and port.
-    pub(crate) async fn target_at(
-        &self,
-        node: &Address,
-        options: &RedisOptions,
-    ) -> Result<Target, StoreError> {
-        self.target(node.reached(options)?, options).await
     }
 
     /// Logs missing permissions, each once.
@@ -92,7 +82,7 @@ impl Common {
     pub(crate) fn dialling(&self, target: &Target) -> Dialling {
         Dialling {
             limit: target.opening,
-            encrypted: matches!(target.address, ConnectionAddr::TcpTls { .. }),
+            encrypted: matches!(target.address, RedisAddress::Tcp { tls: true, .. }),
             worked: self.has_worked(),
         }
     }
@@ -101,7 +91,8 @@ impl Common {
 /// Where a connection leads, how it logs in, and how long it may take.
 #[derive(Clone)]
 pub(crate) struct Target {
-    pub(crate) address: ConnectionAddr,
+    /// Of one server.
+    pub(crate) address: RedisAddress,
     pub(super) login: RedisConnectionInfo,
     /// To be opened, with its login.
     pub(super) opening: Duration,
@@ -112,7 +103,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    async fn new(address: ConnectionAddr, options: &RedisOptions) -> Result<Self, StoreError> {
+    async fn new(address: RedisAddress, options: &RedisOptions) -> Result<Self, StoreError> {
         let given = options.access.login(options.connect_timeout).await?;
         let mut login = RedisConnectionInfo::default().set_db(options.db);
         match (given.user, given.password) {
@@ -127,9 +118,9 @@ impl Target {
         }
         Ok(Self {
             #[cfg(feature = "tls")]
-            tls: match address {
-                ConnectionAddr::TcpTls { .. } => Some(tls(options)?),
-                _ => None,
+            tls: match options.is_encrypted() {
+                true => Some(tls(options)?),
+                false => None,
             },
             address,
             login,
@@ -146,7 +137,6 @@ pub(crate) fn check(options: &RedisOptions) -> Result<(), StoreError> {
     if access.user.is_some() && !access.has_password() {
         return Err(lone_user());
     }
-    #[cfg(feature = "tls")]
     if options.is_encrypted() {
         tls(options)?;
     }
@@ -166,6 +156,14 @@ fn lone_user() -> StoreError {
 #[cfg(feature = "tls")]
 fn tls(options: &RedisOptions) -> Result<Arc<ClientConfig>, StoreError> {
     client_config(&options.access.tls, Trust::Authorities)
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls(_: &RedisOptions) -> Result<(), StoreError> {
+    Err(crate::errors::unsupported(
+        "this build of leasehold has no TLS",
+        "build it with the feature `tls-ring`",
+    ))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use leasehold_store::{Push, StoreError};
+use leasehold_store::Push;
 
 use super::Cluster;
 use super::topology::Topology;
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     /// The connections to all primaries.
-    pub(crate) fn links(self: &Arc<Self>) -> Result<Vec<Arc<ConnectionManager>>, StoreError> {
+    pub(crate) fn links(self: &Arc<Self>) -> Vec<Arc<ConnectionManager>> {
         let primaries = self.primaries();
         primaries.iter().map(|node| self.link(node)).collect()
     }
@@ -59,18 +59,11 @@ impl Cluster {
     }
 
     /// The connection to a node, which may be down or still being opened.
-    pub(super) fn link(
-        self: &Arc<Self>,
-        address: &Address,
-    ) -> Result<Arc<ConnectionManager>, StoreError> {
-        if let Some(link) = lock(&self.map).links.get(address) {
-            return Ok(Arc::clone(link));
-        }
-        let endpoint = self.endpoint(address)?;
-        let start = || self.start(endpoint, false);
+    pub(super) fn link(self: &Arc<Self>, address: &Address) -> Arc<ConnectionManager> {
+        let start = || self.start(self.endpoint(address), false);
         let mut map = lock(&self.map);
         let link = map.links.entry(address.clone()).or_insert_with(start);
-        Ok(Arc::clone(link))
+        Arc::clone(link)
     }
 
     /// Connects to a node. A connection which comes back, or which is `new` with what its node took
@@ -115,8 +108,9 @@ impl Cluster {
             if map.links.get(&node).is_some_and(|link| link.is_up()) {
                 drop(map);
                 self.inbox.push(Push::Reset);
-            } else if let Ok(endpoint) = self.endpoint(&node) {
-                map.links.insert(node, self.start(endpoint, true));
+            } else {
+                let link = self.start(self.endpoint(&node), true);
+                map.links.insert(node, link);
             }
         }
         if changed {

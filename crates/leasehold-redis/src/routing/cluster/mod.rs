@@ -101,13 +101,11 @@ impl Cluster {
     }
 
     /// A node, and how to connect to it.
-    fn endpoint(&self, node: &Address) -> Result<Endpoint, StoreError> {
-        let options = self.options.at(node);
-        let place = Place::Fixed(node.reached(&options)?);
-        let mut endpoint = Endpoint::at(place, &options, &self.common);
+    fn endpoint(&self, node: &Address) -> Endpoint {
+        let mut endpoint = Endpoint::at(Place::Fixed, &self.options.at(node), &self.common);
         // Whether it says so or not.
         endpoint.of_cluster = true;
-        Ok(endpoint)
+        endpoint
     }
 
     // ---- a step ----
@@ -199,7 +197,7 @@ impl Cluster {
         changes: &mut watch::Receiver<u64>,
         why: &mut StoreError,
     ) -> Result<Option<Arc<Connection>>, StoreError> {
-        let link = self.link(node)?;
+        let link = self.link(node);
         if !link.is_up() {
             let failed = link.last_failure();
             *why = failed.unwrap_or_else(|| errors::no_connection(None));

@@ -44,7 +44,7 @@ impl Cluster {
     pub(super) async fn find_nodes(self: &Arc<Self>) -> Result<(), StoreError> {
         let seeds = self.options.seeds().collect();
         let found = first_answer(seeds, |seed| async move {
-            let endpoint = self.endpoint(&seed)?.hearing(&self.inbox.channel);
+            let endpoint = self.endpoint(&seed).hearing(&self.inbox.channel);
             let link = self.start(endpoint, false);
             link.first_try().await?;
             let hears = link.connection().await?.server.rights.push();
@@ -62,7 +62,7 @@ impl Cluster {
     /// Asks one node after the other until one answers.
     async fn look_again(self: &Arc<Self>) -> Result<(), StoreError> {
         let topology = first_answer(self.whom_to_ask(), |node| async move {
-            let link = self.link(&node)?;
+            let link = self.link(&node);
             self.ask(&link, &node).await
         });
         self.install(topology.await?);

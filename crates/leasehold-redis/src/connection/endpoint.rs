@@ -111,7 +111,7 @@ impl Endpoint {
                     let mut opened = self.open_at(&target, hearing.clone()).await?;
                     opened.server.named = Some(Named {
                         primary: node,
-                        epoch: 0,
+                        epoch: None,
                     });
                     Ok(opened)
                 })

@@ -8,7 +8,7 @@ use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::PushKind;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::address::Address;
 use super::dial::dial;
@@ -33,6 +33,10 @@ const CHECK: Duration = Duration::from_secs(10);
 /// The pause after every Sentinel was found silent.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// After so long, Sentinels that know of a fail-over which most do not know of are gone: they tell
+/// each other within seconds, and undo one that most have not heard of.
+const GONE: Duration = Duration::from_secs(15);
+
 /// The Sentinels and what is known of them, and how to connect to them and to what they
 /// name.
 pub(crate) struct Search {
@@ -44,8 +48,17 @@ pub(crate) struct Search {
     common: Arc<Common>,
     /// The one that answered last comes first.
     order: Mutex<Vec<Address>>,
-    /// The highest epoch that any has named, and what those that are behind have named since.
-    epochs: Mutex<(u64, BTreeMap<Address, u64>)>,
+    epochs: Mutex<Epochs>,
+}
+
+/// What Sentinels have said of fail-overs.
+#[derive(Default)]
+struct Epochs {
+    /// The highest that any has named.
+    latest: u64,
+    /// What those that are behind have named since, and when the first of them did.
+    behind: BTreeMap<Address, u64>,
+    since: Option<Instant>,
 }
 
 impl Search {
@@ -83,19 +96,26 @@ impl Search {
     /// this one has not heard of it yet, or cannot. `listens`: a connection may stand, which is not
     /// left for what a single address says, as several Sentinels may be behind it.
     fn is_stale(&self, node: &Address, named: &Named, listens: bool) -> bool {
-        let (latest, behind) = &mut *lock(&self.epochs);
-        let is_stale = named.epoch < *latest && named.epoch > 0;
-        if !is_stale {
-            behind.clear();
-            *latest = named.epoch.max(*latest);
+        let mut epochs = lock(&self.epochs);
+        let begin_at = |latest| Epochs {
+            latest,
+            ..Epochs::default()
+        };
+        let latest = epochs.latest;
+        let Some(epoch) = named.epoch.filter(|epoch| *epoch < latest) else {
+            *epochs = begin_at(named.epoch.unwrap_or(0).max(latest));
             return false;
-        }
-        behind.insert(node.clone(), named.epoch);
-        // If not a single one is up to date, they were set up anew and count from the beginning.
-        let counts = behind.len() > 1 || !listens;
-        if counts && self.nodes.iter().all(|node| behind.contains_key(node)) {
-            *latest = behind.values().copied().max().unwrap_or(0);
-            behind.clear();
+        };
+        let since = *epochs.since.get_or_insert_with(Instant::now);
+        let behind = &mut epochs.behind;
+        behind.insert(node.clone(), epoch);
+        // If not a single one is up to date, or none has been for long but most could be asked, they
+        // were set up anew and count from the beginning.
+        let all = self.nodes.iter().all(|node| behind.contains_key(node));
+        let most = behind.len() * 2 > self.nodes.len() && since.elapsed() >= GONE;
+        if (all || most) && (behind.len() > 1 || !listens) {
+            let newest = behind.values().copied().max();
+            *epochs = begin_at(newest.unwrap_or(0));
         }
         true
     }
@@ -255,7 +275,7 @@ mod tests {
     fn named(epoch: u64) -> Named {
         Named {
             primary: Address::new("h", 1),
-            epoch,
+            epoch: Some(epoch),
         }
     }
 
@@ -280,7 +300,12 @@ mod tests {
         assert!(!is_stale("a", 3));
         assert!(!is_stale("a", 4));
         assert!(is_stale("b", 3));
-        assert!(!is_stale("c", 0), "it does not say");
+        assert!(is_stale("b", 0), "one that was set up anew");
+        let silent = Named {
+            epoch: None,
+            ..named(0)
+        };
+        assert!(!search.is_stale(&node("c"), &silent, true));
     }
 
     /// Whether they are asked in one round, or one is listened to after the other.
@@ -294,6 +319,22 @@ mod tests {
         assert!(is_stale("a", 1) && is_stale("b", 1) && is_stale("c", 2));
         assert!(is_stale("a", 1));
         assert!(!is_stale("c", 2));
+    }
+
+    /// Those that were ahead do not answer any more.
+    #[tokio::test(start_paused = true)]
+    async fn most_sentinels_are_believed_once_the_others_are_gone() {
+        for (behind, believed) in [(&["b", "c"][..], true), (&["b"][..], false)] {
+            let search = search();
+            let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch), true);
+            assert!(!is_stale("a", 9));
+            for _ in 0..2 {
+                assert!(behind.iter().all(|host| is_stale(host, 2)));
+                tokio::time::advance(GONE / 2).await;
+            }
+            assert!(is_stale("b", 2));
+            assert_eq!(!is_stale("b", 2), believed);
+        }
     }
 
     /// One of those behind it may have missed a fail-over.

@@ -17,15 +17,16 @@ use crate::errors;
 pub(crate) struct Named {
     /// The primary, as far as this Sentinel knows.
     pub(crate) primary: Address,
-    /// Rises with every fail-over; zero where the Sentinel does not say.
-    pub(crate) epoch: u64,
+    /// Rises with every fail-over from zero; `None` where the Sentinel does not say.
+    pub(crate) epoch: Option<u64>,
 }
 
 impl Named {
     /// Whether whoever uses `ours` has to leave it. Its epoch may be lower than ours: that of
     /// Sentinels which were set up anew.
     pub(super) fn replaces(&self, ours: &Self) -> bool {
-        self.primary != ours.primary && (self.epoch != ours.epoch || self.epoch == 0)
+        self.primary != ours.primary
+            && (self.epoch != ours.epoch || self.epoch.is_none_or(|epoch| epoch == 0))
     }
 }
 
@@ -67,7 +68,7 @@ pub(super) async fn ask(
         whom => Ok(Ok(Named {
             primary: read_address(whom).ok_or_else(odd)?,
             // A user who may not see more can still find the primary.
-            epoch: epoch.unwrap_or(0),
+            epoch,
         })),
     }
 }
@@ -204,10 +205,12 @@ mod tests {
             primary: Address::new(host, 6379),
             epoch,
         };
+        let ours = named("a", Some(5));
         for (epoch, leaves) in [(6, true), (5, false), (2, true), (0, true)] {
-            assert_eq!(named("b", epoch).replaces(&named("a", 5)), leaves);
-            assert!(!named("a", epoch).replaces(&named("a", 5)));
+            assert_eq!(named("b", Some(epoch)).replaces(&ours), leaves);
+            assert!(!named("a", Some(epoch)).replaces(&ours));
         }
+        assert!(named("b", None).replaces(&ours));
     }
 
     #[test]

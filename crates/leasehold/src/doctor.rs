@@ -37,9 +37,9 @@ use crate::sync::check_runtime;
 /// does not include.
 pub async fn examine(url: &str, access: &Access) -> Result<Report, Error> {
     let url = url.trim();
-    let scheme = check_runtime().and_then(|_| registry::of(url));
-    let report = match scheme.and_then(|scheme| access.check().map(|()| scheme)) {
-        Ok(scheme) => scheme.examine(url, access).await,
+    let found = check_runtime().and_then(|_| registry::of(url));
+    let report = match found.and_then(|found| access.check().map(|()| found)) {
+        Ok((scheme, url)) => scheme.examine(&url, access).await,
         Err(error) => Err(error),
     };
     report.map_err(|error| Error::new(Operation::Connect, None, error))

@@ -37,11 +37,14 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("zookeeper", &["zookeeper"]),
 ];
 
-/// The store that a URL names.
-pub(crate) fn of(url: &str) -> Result<&'static dyn Scheme, StoreError> {
-    let name = url.split_once(':').map_or("", |(name, _)| name);
-    let known = SCHEMES.iter().find(|scheme| scheme.names().contains(&name));
-    known.copied().ok_or_else(|| unknown(name))
+/// The store that a URL names, and the URL as the store reads it: the case of the scheme does not
+/// matter.
+pub(crate) fn of(url: &str) -> Result<(&'static dyn Scheme, String), StoreError> {
+    let (name, rest) = url.split_once(':').unwrap_or(("", url));
+    let name = name.to_ascii_lowercase();
+    let known = SCHEMES.iter().find(|scheme| scheme.names().contains(&&*name));
+    let scheme = known.copied().ok_or_else(|| unknown(&name))?;
+    Ok((scheme, format!("{name}:{rest}")))
 }
 
 /// Examples of the URLs of all stores: for the tests of the command.
@@ -68,4 +71,17 @@ fn unknown(name: &str) -> StoreError {
         others => format!("write it like {} or {last}", others.join(", ")),
     };
     StoreError::new(ErrorKind::Invalid, message).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_case_of_a_scheme_does_not_matter() {
+        let (scheme, url) = super::of("MeMory:Name?audit=24h").unwrap();
+        assert_eq!(scheme.names(), ["memory"]);
+        assert_eq!(url, "memory:Name?audit=24h");
+        for url in ["MEMORIES:", "Memory", ""] {
+            assert!(super::of(url).is_err(), "{url}");
+        }
+    }
 }

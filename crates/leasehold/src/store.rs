@@ -38,13 +38,15 @@ pub(crate) use leasehold_store::{report, scheme};
 /// What a URL means, without opening its store: for the command.
 #[doc(hidden)]
 pub fn describe(url: &str) -> Result<Description, StoreError> {
-    Ok(registry::of(url)?.describe(url)?)
+    let (scheme, url) = registry::of(url)?;
+    Ok(scheme.describe(&url)?)
 }
 
 /// What users of a URL may not expect of its store: for the command.
 #[doc(hidden)]
 pub fn warning(url: &str) -> Option<Invalid> {
-    registry::of(url).ok()?.warning(url)
+    let (scheme, url) = registry::of(url).ok()?;
+    scheme.warning(&url)
 }
 
 /// The server of a URL, without a store: for the command. No table has these functions: who does not call
@@ -52,21 +54,21 @@ pub fn warning(url: &str) -> Option<Invalid> {
 #[doc(hidden)]
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     check_runtime()?;
-    let names = registry::of(url)?.names();
-    let is = |scheme: &dyn Scheme| scheme.names() == names;
+    let (named, url) = registry::of(url)?;
+    let is = |scheme: &dyn Scheme| scheme.names() == named.names();
     #[cfg(feature = "redis")]
     if is(&leasehold_redis::OneServer) {
-        return leasehold_redis::bare(url, access).await;
+        return leasehold_redis::bare(&url, access).await;
     }
     #[cfg(feature = "postgres")]
     if is(&leasehold_postgres::Postgres) {
-        return leasehold_postgres::bare(url, access).await;
+        return leasehold_postgres::bare(&url, access).await;
     }
     #[cfg(feature = "zookeeper")]
     if is(&leasehold_zookeeper::ZooKeeper) {
-        return leasehold_zookeeper::bare(url, access).await;
+        return leasehold_zookeeper::bare(&url, access).await;
     }
-    let _ = (is, access);
+    let _ = (is, url, access);
     Ok(None)
 }
 

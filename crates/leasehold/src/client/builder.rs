@@ -155,7 +155,7 @@ impl ClientBuilder {
     /// ```
     pub fn initialisation(&self) -> Result<Option<String>, Error> {
         let found = self.source.scheme();
-        let text = found.and_then(|(scheme, url)| Ok(scheme.initialisation(url)?));
+        let text = found.and_then(|(scheme, url)| Ok(scheme.initialisation(&url)?));
         text.map_err(|error| Error::new(Operation::Connect, None, error))
     }
 
@@ -194,7 +194,7 @@ impl ClientBuilder {
     pub async fn initialise(self) -> Result<Vec<crate::Initialised>, Error> {
         let checked = check_caller().and_then(|_| self.access.check());
         let marked = match checked.and_then(|()| self.source.scheme()) {
-            Ok((scheme, url)) => scheme.initialise(url, &self.access).await,
+            Ok((scheme, url)) => scheme.initialise(&url, &self.access).await,
             Err(error) => Err(error),
         };
         marked.map_err(|error| Error::new(Operation::Connect, None, error))
@@ -205,7 +205,10 @@ impl Source {
     async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
         access.check()?;
         match self {
-            Self::Url(url) => registry::of(url)?.open(url, access).await,
+            Self::Url(url) => {
+                let (scheme, url) = registry::of(url)?;
+                scheme.open(&url, access).await
+            }
             Self::Options(options) => options.open(access).await,
             Self::Open(store) => {
                 let url = format!("{}:", store.capabilities().name);
@@ -215,9 +218,9 @@ impl Source {
     }
 
     /// The scheme of the URL, and the URL.
-    fn scheme(&self) -> Result<(&'static dyn Scheme, &str), StoreError> {
+    fn scheme(&self) -> Result<(&'static dyn Scheme, String), StoreError> {
         match self {
-            Self::Url(url) => Ok((registry::of(url)?, url)),
+            Self::Url(url) => registry::of(url),
             Self::Options(_) | Self::Open(_) => {
                 let why = "only servers that a URL names can be made ready";
                 let hint = "set the URL with `store`, as `leasehold init` does";

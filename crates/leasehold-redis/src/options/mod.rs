@@ -9,14 +9,13 @@ pub(crate) mod restart;
 pub(crate) mod sentinels;
 mod url;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, Pem, Refused, TextOr, YesNo};
 use leasehold_store::params::Param;
-use leasehold_store::{AuditLimit, setters};
+use leasehold_store::{AuditLimit, debug, setters};
 
 use self::acknowledge::Acknowledge;
 pub use self::address::{RedisAddress, RedisLayout};
@@ -252,11 +251,4 @@ setters! { RedisOptions {
     restart(restart: Restart): restart = restart;
 }}
 
-impl fmt::Debug for RedisOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisOptions")
-            .field("url", &self.redacted_url())
-            .field("password_file", &self.access.password_file)
-            .finish()
-    }
-}
+debug!(RedisOptions; |it| url: it.redacted_url(), password_file: it.access.password_file);

@@ -1,8 +1,7 @@
 //! The addresses of Sentinels, and the URL of a watched primary.
 
-use std::fmt;
-
 use leasehold_core::Invalid;
+use leasehold_store::debug;
 use leasehold_store::params::encode_name;
 use url::Url;
 
@@ -107,16 +106,7 @@ impl Sentinels {
     }
 }
 
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels")
-            .field("nodes", &self.names())
-            .field("master", &self.master)
-            .field("tls", &self.tls)
-            .field("username", &self.username)
-            .finish_non_exhaustive()
-    }
-}
+debug!(Sentinels; |it| nodes: it.names(), master: it.master, tls: it.tls, username: it.username);
 
 /// An address as people write it.
 pub(crate) fn address(host: &str, port: u16) -> String {

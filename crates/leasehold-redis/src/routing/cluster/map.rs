@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use leasehold_store::Push;
+use leasehold_store::random::random_u64;
 
 use super::Cluster;
 use super::topology::Topology;
@@ -24,6 +24,14 @@ pub(super) struct Map {
     pub(super) newest: Option<Address>,
 }
 
+/// These nodes, any of them first: clients begin at different ones.
+pub(super) fn in_turn(mut nodes: Vec<Address>) -> Vec<Address> {
+    let turn = usize::try_from(random_u64() >> 32).unwrap_or(0);
+    let first = turn.checked_rem(nodes.len()).unwrap_or(0);
+    nodes.rotate_left(first);
+    nodes
+}
+
 impl Cluster {
     pub(super) fn owner(&self, slot: u16) -> Option<Address> {
         lock(&self.map).topology.owner(slot).cloned()
@@ -31,14 +39,6 @@ impl Cluster {
 
     pub(super) fn primaries(&self) -> Vec<Address> {
         lock(&self.map).topology.primaries().to_vec()
-    }
-
-    /// These nodes, another one first each time.
-    pub(super) fn in_turn(&self, mut nodes: Vec<Address>) -> Vec<Address> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let first = turn.checked_rem(nodes.len()).unwrap_or(0);
-        nodes.rotate_left(first);
-        nodes
     }
 
     /// How to reach each primary.

@@ -17,13 +17,11 @@ mod subscription_node;
 mod topology;
 mod topology_refresher;
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold_core::Backoff;
 use leasehold_store::StoreError;
-use leasehold_store::random::random_u128;
 use leasehold_store::sync::timeout;
 use redis::Value;
 use tokio::sync::{Notify, watch};
@@ -72,8 +70,6 @@ pub(crate) struct Cluster {
     /// The map may be out of date.
     stale: Arc<Notify>,
     keeper: BackgroundTask,
-    /// Whose turn it is to be asked for the topology.
-    turn: AtomicUsize,
 }
 
 impl Cluster {
@@ -92,8 +88,6 @@ impl Cluster {
             changes: watch::Sender::new(0),
             stale: Arc::default(),
             keeper: BackgroundTask::default(),
-            // Clients begin at different nodes.
-            turn: AtomicUsize::new(usize::try_from(random_u128() >> 96).unwrap_or(0)),
         });
         cluster.find_nodes().await?;
         cluster.refresh_from_time_to_time();

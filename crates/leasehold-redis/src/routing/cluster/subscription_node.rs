@@ -13,6 +13,7 @@ use leasehold_store::{Listening, PushSink, StoreError};
 use tokio::time::sleep;
 
 use super::Cluster;
+use super::map::in_turn;
 use crate::connection::address::Address;
 use crate::connection::endpoint::{Endpoint, Place};
 use crate::connection::manager::ConnectionManager;
@@ -70,7 +71,7 @@ impl Cluster {
                 // None could be reached, or the last is lost.
                 cluster.refresh();
             }
-            cluster.in_turn(cluster.primaries())
+            in_turn(cluster.primaries())
         }));
         let any = self.options.at(&Address::new("", 0));
         let endpoint = Endpoint::at(nodes, &any, &self.common);

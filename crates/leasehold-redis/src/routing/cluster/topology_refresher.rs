@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Cluster;
+use super::map::in_turn;
 use super::topology::Topology;
 use crate::codec::script;
 use crate::connection::address::Address;
@@ -73,7 +74,7 @@ impl Cluster {
     fn whom_to_ask(&self) -> Vec<Address> {
         let map = lock(&self.map);
         let is_up = |node: &Address| map.links.get(node).is_some_and(|link| link.is_up());
-        let known = self.in_turn(map.topology.nodes().cloned().collect());
+        let known = in_turn(map.topology.nodes().cloned().collect());
         let (up, down): (Vec<_>, Vec<_>) = known.into_iter().partition(is_up);
         let mut nodes: Vec<_> = map.newest.iter().cloned().collect();
         for node in up.into_iter().chain(down).chain(self.options.seeds()) {

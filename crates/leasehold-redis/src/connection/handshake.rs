@@ -14,7 +14,7 @@ use super::ack_policy::AckPolicy;
 use super::dial::dial;
 use super::endpoint::{Endpoint, Opened};
 use super::rights::{self, Rights};
-use super::sentinel::Named;
+use super::sentinel::{self, Named};
 use super::socket::{OnPush, Socket};
 use super::target::Target;
 use crate::codec::script::Gate;
@@ -23,7 +23,6 @@ use crate::errors;
 /// One process of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Server {
-    pub(crate) is_primary: bool,
     /// Whether it is part of a cluster.
     pub(super) in_cluster: bool,
     /// Another each time the server is started.
@@ -88,11 +87,12 @@ impl Handshake {
             return Err(errors::loading(&self.target.address.shown()));
         }
         let is_primary = is_primary(field("role"))?;
-        // Whoever seeks the primary asks elsewhere, and in a cluster a replica says
-        // itself who has the key; others connect to what they name.
-        let alone = endpoint.search().is_none() && !in_cluster;
-        if !is_primary && field("slave_read_only") != "0" && alone {
-            return Err(errors::read_only());
+        match endpoint.search() {
+            _ if is_primary => {}
+            Some(_) => return Err(sentinel::not_primary()),
+            // In a cluster it says itself who has the key; others connect to what they name.
+            None if in_cluster || field("slave_read_only") == "0" => {}
+            None => return Err(errors::read_only()),
         }
         let mut rights = self.rights.clone()?;
         endpoint.common.report(&rights, url, &options.prefix);
@@ -108,7 +108,6 @@ impl Handshake {
         let terms = endpoint.set.clone().or_else(quarantine);
         let gate = terms.map(|terms| Gate::new(&options.prefix, &run_id, &terms));
         let server = Server {
-            is_primary,
             in_cluster,
             gate,
             run_id,

@@ -167,9 +167,6 @@ impl Search {
         let limit = (options.connect_timeout / 4).max(Duration::from_millis(250));
         let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
         let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
-        if !opened.server.is_primary {
-            return Err(sentinel::not_primary());
-        }
         opened.server.named = Some(named.clone());
         Ok(opened)
     }

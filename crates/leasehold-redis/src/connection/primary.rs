@@ -128,7 +128,7 @@ impl Search {
         hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
         let mut failures = Failures::default();
-        let mut tried = Vec::new();
+        let (mut tried, mut refused) = (Vec::new(), None);
         for node in &self.order() {
             match self.ask(node).await {
                 Err(error) => failures.failed(node, error),
@@ -142,15 +142,19 @@ impl Search {
                         self.rank(node, true);
                         return Ok(opened);
                     }
-                    Err(error) if error.kind() == ErrorKind::Unavailable => {
-                        failures.named(node, &named.primary, error);
+                    Err(error) => {
+                        if error.kind() == ErrorKind::Unavailable {
+                            failures.named(node, &named.primary, error);
+                        } else {
+                            // It may be another server by now, where this Sentinel is behind.
+                            refused = Some(error);
+                        }
                         tried.push(named.primary);
                     }
-                    Err(error) => return Err(error),
                 },
             }
         }
-        Err(failures.into_error(&self.sentinels.master))
+        Err(refused.unwrap_or_else(|| failures.into_error(&self.sentinels.master)))
     }
 
     /// Opens a connection to the server that a Sentinel has named.

@@ -63,6 +63,18 @@ async fn a_replica_that_a_sentinel_names_is_refused_and_another_is_asked() {
     }
 }
 
+/// At the address of a former primary there is another server by now.
+#[tokio::test]
+async fn a_server_that_refuses_us_does_not_keep_us_from_asking_another_sentinel() {
+    let other = RedisServer::builder().password("hunter2").start();
+    let primary = RedisServer::start();
+    let stale = FakeSentinel::start(Some((other.port(), 1))).await;
+    let good = FakeSentinel::start(Some((primary.port(), 2))).await;
+    granted(&store_of(&[&stale, &good]).await, 1).await;
+    let refused = RedisStore::connect(options_of(&[&stale])).await;
+    fails(refused, ErrorKind::Refused, &["password"]);
+}
+
 #[tokio::test]
 async fn an_unknown_name_is_invalid_and_the_known_ones_are_named() {
     let one = FakeSentinel::start(Some((1, 1))).await;

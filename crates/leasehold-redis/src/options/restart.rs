@@ -127,7 +127,6 @@ mod tests {
     use super::*;
     use crate::options::RedisOptions;
     use crate::quorum::RedlockOptions;
-    use crate::routing::cluster::RedisClusterOptions;
 
     #[test]
     fn a_url_says_what_a_restart_means() {
@@ -154,30 +153,10 @@ mod tests {
                 assert_eq!(again, Ok(options), "{said}");
             }
         }
-        for (said, named) in [
-            ("restart=perhaps", "\"perhaps\""),
-            ("max_ttl=10s", "no effect"),
-            ("quarantine=10s", "no effect"),
-            ("restart=trust&max_ttl=10s", "no effect"),
-            ("restart=quarantine&max_ttl=10ms", "a max_ttl of 10ms"),
-            ("restart=quarantine&max_ttl=2d", "a max_ttl of"),
-            (
-                "restart=quarantine&quarantine=119s",
-                "1m59s is out of bounds",
-            ),
-            ("restart=quarantine&quarantine=0s", "0s is out of bounds"),
-            ("restart=quarantine&max_ttl=soon", "\"soon\""),
-        ] {
-            let invalid = RedisOptions::from_url(&format!("redis://h/?{said}")).unwrap_err();
-            assert!(invalid.message.contains(named), "{said}: {invalid}");
-        }
     }
 
     #[test]
-    fn several_servers_have_no_quarantine_of_one() {
-        let cluster = RedisClusterOptions::from_url("redis-cluster://h/?restart=quarantine");
-        let refused = cluster.unwrap_err();
-        assert!(refused.message.contains("quarantine"), "{refused}");
+    fn a_set_has_no_quarantine_of_one_server() {
         let several = RedlockOptions::from_url("redlock://a,b,c/?restart=quarantine");
         let refused = several.unwrap_err();
         assert!(

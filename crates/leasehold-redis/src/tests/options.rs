@@ -60,30 +60,58 @@ fn what_is_left_out_has_a_default() {
     assert_eq!(again, wanted.credentials(None, "***"));
 }
 
+/// Each with what is named.
 #[test]
 fn what_cannot_work_is_named() {
-    for (url, named) in [
-        ("redis://h:99999/", "port"),
-        ("redis://h/x", "\"x\""),
-        ("redis://h/-1", "\"-1\""),
-        ("http://h/", "http"),
-        ("redis://h/?tokn=1", "tokn"),
-        ("redis://h/?retention=5", "retention"),
-        ("redis://h/?retention=1s", "retention"),
-        ("redis://h/?response_timeout=1ms", "response_timeout"),
-        ("redis://h/?prefix=lock:", "prefix"),
-        ("redis://h/?ca=/x", "encrypted"),
-        ("rediss://h/?cert=/x", "key"),
-        ("rediss://h/?cert=/x&key=", "key"),
-        ("rediss://h/?ca=", "ca"),
-        ("redis+unix://", "socket"),
-        ("redis://h/0#1", "#"),
-        ("redis://h/?prefix=a#b", "#"),
-        ("redis+unix:run/redis.sock", "socket"),
-        ("redis://u:%ZZ@h/", "password"),
-    ] {
+    let urls = r#"redis://h:99999/ port
+        redis://h/x "x"
+        redis://h/-1 "-1"
+        http://h/ http
+        redis://h/?tokn=1 tokn
+        redis://h/?retention=5 retention
+        redis://h/?retention=1s retention
+        redis://h/?response_timeout=1ms response_timeout
+        redis://h/?prefix=lock: prefix
+        redis://h/?ca=/x encrypted
+        rediss://h/?cert=/x key
+        rediss://h/?cert=/x&key= key
+        rediss://h/?ca= ca
+        redis+unix:// socket
+        redis://h/0#1 #
+        redis://h/?prefix=a#b #
+        redis+unix:run/redis.sock socket
+        redis://u:%ZZ@h/ password
+        redis-sentinel://h1,h2 the name of the primary
+        redis-sentinel:///m Sentinel
+        redis-sentinel://h1,,h3/m Sentinel 2
+        redis-sentinel://h1,h2:x/m Sentinel 2
+        redis-sentinel://u:hush/x@h/m @
+        redis-sentinel://u:1/hush@h,g/m @
+        redis-sentinel://h1/m/x "x"
+        redis://h1,h2/0 one server
+        redis://h/?sentinel_pass=hush sentinel_pass
+        redis-sentinel://h/m?ca=/x encrypted
+        redis://h/?acknowledge=0 no replica
+        redis://h/?acknowledge=many "many"
+        redis://h/?acknowledge=disk:x disk:x
+        redis://h/?acknowledge=5000 too many
+        redis://h/?acknowledge_timeout=1s and no `acknowledge`
+        redis://h/?acknowledge=1&acknowledge_timeout=2h acknowledge_timeout
+        redis://h/?acknowledge=1&acknowledge_renewals=maybe maybe
+        redis://h/?restart=perhaps "perhaps"
+        redis://h/?max_ttl=10s no effect
+        redis://h/?quarantine=10s no effect
+        redis://h/?restart=trust&max_ttl=10s no effect
+        redis://h/?restart=quarantine&max_ttl=10ms a max_ttl of 10ms
+        redis://h/?restart=quarantine&max_ttl=2d a max_ttl of
+        redis://h/?restart=quarantine&quarantine=119s 1m59s is out of bounds
+        redis://h/?restart=quarantine&quarantine=0s 0s is out of bounds
+        redis://h/?restart=quarantine&max_ttl=soon "soon""#;
+    for row in urls.lines().map(str::trim) {
+        let (url, named) = row.split_once(' ').unwrap();
         let invalid = refused(url);
         assert!(invalid.message.contains(named), "{url}: {invalid}");
+        assert!(!format!("{invalid:?}").contains("hush"), "{url}");
     }
     let hint = refused("redis://h/?tokn=1").hint.unwrap();
     assert!(hint.contains("prefix, retention"), "{hint}");

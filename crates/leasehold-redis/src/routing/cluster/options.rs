@@ -182,12 +182,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_that_cannot_be_kept_is_refused() {
-        let refused = RedisClusterOptions::from_url("redis-cluster://h/?acknowledge=1");
-        assert!(refused.unwrap_err().to_string().contains("acknowledge"));
-    }
-
-    #[test]
     fn a_url_says_everything() {
         let url = "rediss-cluster://al%40ice:s%2C%3Acret@[::1]:7000,h2,10.0.0.3:7003/?prefix=a:\
             &response_timeout=250ms&ca=/ca.pem";
@@ -252,6 +246,14 @@ mod tests {
             (
                 "redis-cluster://a/?prefix=lock:",
                 "the prefix \"lock:\" is not allowed",
+            ),
+            (
+                "redis-cluster://a/?acknowledge=1",
+                "in a cluster, grants cannot wait for acknowledgements",
+            ),
+            (
+                "redis-cluster://a/?restart=quarantine",
+                "a cluster has no quarantine: the mark of a node would move away with its slots",
             ),
         ] {
             let refused = RedisClusterOptions::from_url(url).unwrap_err();

@@ -6,7 +6,7 @@
 //! Requests that arrive during a turn are sent together in the next one.
 
 use std::iter;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use leasehold_core::{ClaimId, TOMBSTONES};
@@ -42,13 +42,14 @@ type Outcome = Result<(Value, Result<Acknowledged, StoreError>), StoreError>;
 /// A command, and where its answer goes.
 type Job = (Cmd, CompletionGuard, oneshot::Sender<Outcome>);
 
+/// What waits, in order of arrival.
+type Line = Mutex<Vec<Job>>;
+
 /// The connections beside a wire, to the same process of the same server.
 pub(crate) struct AckedWriter {
     policy: AckPolicy,
-    /// What waits, in order of arrival.
-    line: Arc<Mutex<Vec<Job>>>,
-    /// Each sender has one of these.
-    senders: Arc<()>,
+    /// Each sender holds it. If the last ends early (its runtime ends), what waits ends with it.
+    line: Mutex<Weak<Line>>,
     idle: Arc<Idle<Socket>>,
 }
 
@@ -56,8 +57,7 @@ impl AckedWriter {
     pub(super) fn new(policy: AckPolicy) -> Self {
         Self {
             policy,
-            line: Arc::default(),
-            senders: Arc::default(),
+            line: Mutex::default(),
             idle: Idle::new(LINGER),
         }
     }
@@ -68,14 +68,29 @@ impl AckedWriter {
         Ok(())
     }
 
-    /// Adds a job. With fewer senders than connections, the caller starts another.
-    fn push(&self, job: Job) -> Option<Sender> {
-        let mut line = lock(&self.line);
-        line.push(job);
-        (Arc::strong_count(&self.senders) <= CONNECTIONS).then(|| Sender {
-            line: Arc::clone(&self.line),
-            place: Some(Arc::clone(&self.senders)),
-        })
+    /// Adds a job. With fewer senders than connections, the caller starts another for this line.
+    fn push(&self, job: Job) -> Option<Arc<Line>> {
+        let mut current = lock(&self.line);
+        let line = current.upgrade().unwrap_or_default();
+        lock(&line).push(job);
+        *current = Arc::downgrade(&line);
+        // All but this one are held by senders.
+        (Arc::strong_count(&line) <= CONNECTIONS).then_some(line)
+    }
+
+    /// The first jobs whose callers have not left; `None`: nothing waits, and the sender is done.
+    fn take(&self, line: &mut Option<Arc<Line>>) -> Option<Vec<Job>> {
+        // Nobody adds a job meanwhile, and counts on a sender that is done.
+        let _current = lock(&self.line);
+        let mut jobs = lock(line.as_ref()?);
+        jobs.retain(|(.., answer)| !answer.is_closed());
+        if jobs.is_empty() {
+            drop(jobs);
+            *line = None;
+            return None;
+        }
+        let count = jobs.len().min(PIPELINE);
+        Some(jobs.drain(..count).collect())
     }
 
     /// Sends one command for these claims, and waits for its answer and for what its
@@ -89,8 +104,8 @@ impl AckedWriter {
         let link = wire.link.upgrade().ok_or_else(broken)?;
         let (_claim, guard) = link.abandoned.begin(claims);
         let (answer, answered) = oneshot::channel();
-        if let Some(sender) = self.push((command, guard, answer)) {
-            wire.runtime.spawn(run(Arc::clone(wire), sender));
+        if let Some(line) = self.push((command, guard, answer)) {
+            wire.runtime.spawn(run(Arc::clone(wire), line));
         }
         tokio::select! {
             biased;
@@ -104,45 +119,13 @@ impl AckedWriter {
     }
 }
 
-/// A task that sends until nothing waits, and then gives up its place. If it is dropped before
-/// (its runtime ends), and it is the last, nothing stays behind in the line.
-struct Sender {
-    line: Arc<Mutex<Vec<Job>>>,
-    place: Option<Arc<()>>,
-}
-
-impl Sender {
-    /// The first jobs whose callers have not left; `None`: nothing waits, and this sender is done.
-    fn take(&mut self) -> Option<Vec<Job>> {
-        let mut line = lock(&self.line);
-        line.retain(|(.., answer)| !answer.is_closed());
-        if line.is_empty() {
-            self.place = None;
-            return None;
-        }
-        let count = line.len().min(PIPELINE);
-        Some(line.drain(..count).collect())
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let mut line = lock(&self.line);
-        // One is its own, and one the writer's.
-        let is_last = |place: Arc<()>| Arc::strong_count(&place) <= 2;
-        if self.place.take().is_some_and(is_last) {
-            line.clear();
-        }
-    }
-}
-
-/// Takes turns until nothing waits.
-async fn run(wire: Arc<Connection>, mut sender: Sender) {
+/// A sender: takes turns until nothing waits.
+async fn run(wire: Arc<Connection>, line: Arc<Line>) {
     let Some(writer) = &wire.acked_writer else {
         return;
     };
-    let mut connection = None;
-    while let Some(jobs) = sender.take() {
+    let (mut line, mut connection) = (Some(line), None);
+    while let Some(jobs) = writer.take(&mut line) {
         connection = turn(&wire, writer, connection, jobs).await;
     }
     if let Some(connection) = connection {

@@ -5,7 +5,6 @@
 //! delays no push. Each connection is an epoch. An answer has the epoch that was current before
 //! its step was sent.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -62,15 +61,13 @@ impl Cluster {
             // Those who wait ask.
             return Ok(subscription);
         }
-        let (weak, tried) = (Arc::downgrade(self), AtomicBool::new(false));
+        let weak = Arc::downgrade(self);
         let nodes = Place::Any(Box::new(move || {
             let Some(cluster) = weak.upgrade() else {
                 return Vec::new();
             };
-            if tried.swap(true, Ordering::AcqRel) {
-                // None could be reached, or the last is lost.
-                cluster.refresh();
-            }
+            // Perhaps none could be reached, or the last is lost.
+            cluster.refresh();
             in_turn(cluster.primaries())
         }));
         let any = self.options.at(&Address::new("", 0));

@@ -8,6 +8,7 @@ use leasehold_store::params::check_bounds;
 use super::params::only_native;
 use super::restart::{Restart, check_times};
 use super::sentinels::Sentinels;
+use super::url::no_host;
 use super::{RedisAddress, RedisLayout, RedisOptions, SHORTEST_RETENTION};
 
 impl RedisOptions {
@@ -50,8 +51,10 @@ impl RedisOptions {
         let how = "choose between 10 ms and 5 min";
         check_bounds("a connect_timeout", self.connect_timeout, bounds(), how)?;
         check_bounds("a response_timeout", self.response_timeout, bounds(), how)?;
-        if let RedisAddress::Sentinel(sentinels) = &self.address {
-            sentinels.check()?;
+        match &self.address {
+            RedisAddress::Tcp { host, .. } if host.is_empty() => return Err(no_host()),
+            RedisAddress::Sentinel(sentinels) => sentinels.check()?,
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) => {}
         }
         if let Some(policy) = &self.acknowledge {
             policy.check()?;

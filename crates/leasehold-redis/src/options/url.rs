@@ -170,15 +170,7 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
     let tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
     match scheme {
         "redis" | "valkey" | "rediss" | "valkeys" => {
-            // Meant for a machine whose name a variable should have held, it would lead to
-            // another server on each.
-            let missing = || {
-                Invalid::new(
-                    "the URL names no host",
-                    "write redis://127.0.0.1/ for a server on this machine",
-                )
-            };
-            let (host, port) = (host_name(url, missing)?, url.port().unwrap_or(6379));
+            let (host, port) = (host_name(url, no_host)?, url.port().unwrap_or(6379));
             let db = url.path().trim_start_matches('/');
             Ok((RedisAddress::Tcp { host, port, tls }, db))
         }
@@ -207,6 +199,15 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
             "use redis, rediss, redis+unix, redis-sentinel, valkey or valkeys",
         )),
     }
+}
+
+/// Meant for a machine whose name a variable should have held, it would lead to another server on
+/// each.
+pub(super) fn no_host() -> Invalid {
+    Invalid::new(
+        "the URL names no host",
+        "write redis://127.0.0.1/ for a server on this machine",
+    )
 }
 
 /// Returns the host name to connect to, or why one that is missing is refused. So are characters

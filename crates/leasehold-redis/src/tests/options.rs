@@ -113,6 +113,8 @@ fn what_cannot_work_is_named() {
         assert!(invalid.message.contains(named), "{url}: {invalid}");
         assert!(!format!("{invalid:?}").contains("hush"), "{url}");
     }
+    let nameless = [RedisOptions::tcp("", 6379), RedisOptions::tls("", 6379)];
+    assert!(nameless.iter().all(|it| it.check().is_err()));
     let hint = refused("redis://h/?tokn=1").hint.unwrap();
     assert!(hint.contains("prefix, retention"), "{hint}");
     let message = refused("redis://u:hunter2@h:x/").message;

@@ -109,8 +109,8 @@ impl Search {
         let since = *epochs.since.get_or_insert_with(Instant::now);
         let behind = &mut epochs.behind;
         behind.insert(node.clone(), epoch);
-        // If not a single one is up to date, or most are not and no other has been heard of for long,
-        // they were set up anew and count from the beginning.
+        // If not a single one is up to date, or for long most are behind and no other answers, they
+        // were set up anew and count from the beginning.
         let all = self.nodes.iter().all(|node| behind.contains_key(node));
         let most = behind.len() * 2 > self.nodes.len() && since.elapsed() >= GONE;
         if (all || most) && (behind.len() > 1 || !listens) {

@@ -33,8 +33,8 @@ const CHECK: Duration = Duration::from_secs(10);
 /// The pause after every Sentinel was found silent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// After so long, Sentinels that know of a fail-over which most do not know of are gone: they tell
-/// each other within seconds, and undo one that most have not heard of.
+/// Sentinels tell each other of a fail-over within seconds: if most do not know of it after so
+/// long, those that do are gone.
 const GONE: Duration = Duration::from_secs(15);
 
 /// The Sentinels and what is known of them, and how to connect to them and to what they
@@ -56,8 +56,9 @@ pub(crate) struct Search {
 struct Epochs {
     /// The highest that any has named.
     latest: u64,
-    /// What those that are behind have named since, and when the first of them did.
-    behind: BTreeMap<Address, u64>,
+    /// What those that are behind have named since, and when each has last.
+    behind: BTreeMap<Address, (u64, Instant)>,
+    /// When the first of them did.
     since: Option<Instant>,
 }
 
@@ -106,15 +107,17 @@ impl Search {
             *epochs = begin_at(named.epoch.unwrap_or(0).max(latest));
             return false;
         };
-        let since = *epochs.since.get_or_insert_with(Instant::now);
+        let now = Instant::now();
+        let since = *epochs.since.get_or_insert(now);
         let behind = &mut epochs.behind;
-        behind.insert(node.clone(), epoch);
-        // If not a single one is up to date, or for long most are behind and no other answers, they
-        // were set up anew and count from the beginning.
+        behind.insert(node.clone(), (epoch, now));
+        // If not a single one is up to date, or most are still behind after long and no other
+        // answers, they were set up anew and count from the beginning.
         let all = self.nodes.iter().all(|node| behind.contains_key(node));
-        let most = behind.len() * 2 > self.nodes.len() && since.elapsed() >= GONE;
+        let late = behind.values().filter(|said| said.1 - since >= GONE);
+        let most = late.count() * 2 > self.nodes.len();
         if (all || most) && (behind.len() > 1 || !listens) {
-            let newest = behind.values().copied().max();
+            let newest = behind.values().map(|(epoch, _)| *epoch).max();
             *epochs = begin_at(newest.unwrap_or(0));
         }
         true
@@ -322,18 +325,18 @@ mod tests {
         assert!(!is_stale("c", 2));
     }
 
-    /// Those that were ahead do not answer any more.
+    /// Those that were ahead do not answer any more. Who has been silent since may know better.
     #[tokio::test(start_paused = true)]
     async fn most_sentinels_are_believed_once_the_others_are_gone() {
-        for (behind, believed) in [(&["b", "c"][..], true), (&["b"][..], false)] {
+        for (later, believed) in [(&["b", "c"][..], true), (&["b"][..], false)] {
             let search = search();
             let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch), true);
             assert!(!is_stale("a", 9));
+            assert!(is_stale("b", 2) && is_stale("c", 2));
             for _ in 0..2 {
-                assert!(behind.iter().all(|host| is_stale(host, 2)));
                 tokio::time::advance(GONE / 2).await;
+                assert!(later.iter().all(|host| is_stale(host, 2)));
             }
-            assert!(is_stale("b", 2));
             assert_eq!(!is_stale("b", 2), believed);
         }
     }

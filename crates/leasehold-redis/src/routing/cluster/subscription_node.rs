@@ -5,6 +5,7 @@
 //! delays no push. Each connection is an epoch. An answer has the epoch that was current before
 //! its step was sent.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -61,13 +62,15 @@ impl Cluster {
             // Those who wait ask.
             return Ok(subscription);
         }
-        let weak = Arc::downgrade(self);
+        let (weak, tried) = (Arc::downgrade(self), AtomicBool::new(false));
         let nodes = Place::Any(Box::new(move || {
             let Some(cluster) = weak.upgrade() else {
                 return Vec::new();
             };
-            // Perhaps none could be reached, or the last is lost.
-            cluster.refresh();
+            if tried.swap(true, Ordering::AcqRel) {
+                // None could be reached, or the last is lost.
+                cluster.refresh();
+            }
             in_turn(cluster.primaries())
         }));
         let any = self.options.at(&Address::new("", 0));

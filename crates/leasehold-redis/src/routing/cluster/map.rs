@@ -60,10 +60,13 @@ impl Cluster {
 
     /// The connection to a node, which may be down or still being opened.
     pub(super) fn link(self: &Arc<Self>, address: &Address) -> Arc<ConnectionManager> {
-        let start = || self.start(self.endpoint(address), false);
         let mut map = lock(&self.map);
-        let link = map.links.entry(address.clone()).or_insert_with(start);
-        Arc::clone(link)
+        if let Some(link) = map.links.get(address) {
+            return Arc::clone(link);
+        }
+        let link = self.start(self.endpoint(address), false);
+        map.links.insert(address.clone(), Arc::clone(&link));
+        link
     }
 
     /// Connects to a node. A connection which comes back, or which is `new` with what its node took

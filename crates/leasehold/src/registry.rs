@@ -42,7 +42,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 pub(crate) fn of(url: &str) -> Result<(&'static dyn Scheme, String), StoreError> {
     let (name, rest) = url.split_once(':').unwrap_or(("", url));
     let name = name.to_ascii_lowercase();
-    let known = SCHEMES.iter().find(|scheme| scheme.names().contains(&&*name));
+    let known = SCHEMES.iter().find(|it| it.names().contains(&&*name));
     let scheme = known.copied().ok_or_else(|| unknown(&name))?;
     Ok((scheme, format!("{name}:{rest}")))
 }

@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use leasehold_core::*;
+use leasehold_store::{AuditLimit, StoreError};
 use leasehold_testkit::expect::says;
 use leasehold_testkit::server::RedisServer;
 use redis::ConnectionLike;
 
 use super::history::{HEARD, History, INBOXES, Mix, START, id, leave, release};
 use super::twin::{Kind, Twin};
+use crate::codec::audit::{self, Audit};
 use crate::codec::script::{self, Gate, Request, Step};
 
 fn mix(ids: u64, modes: Vec<Mode>, longest_pause: u64, calm: bool, rare: u64) -> Mix {
@@ -569,6 +571,33 @@ fn a_clock_that_is_too_late_changes_nothing() {
     }
 }
 
+/// Sends these steps as one call, and reads its answers.
+fn take(
+    connection: &mut redis::Connection,
+    audit: Option<&Audit>,
+    steps: &[(&str, Command)],
+) -> Vec<Result<(Reply, StoreTime), StoreError>> {
+    let gate = Gate {
+        marker: String::new(),
+        terms: Vec::new(),
+    };
+    let terms = Kind::Alone.terms(&gate, false, audit);
+    let key = |name| format!("leasehold:lock:{name}");
+    let steps = steps.iter().map(|(at, step)| Step::new(key(at), step));
+    let (steps, all) = (&steps.collect::<Option<Vec<_>>>().unwrap(), false);
+    let call = Request::Steps { steps, all }.command(true, terms);
+    let answers = script::each_reply(connection.req_command(&call).unwrap()).unwrap();
+    answers.iter().map(script::read_reply).collect()
+}
+
+fn claim(number: u64, runs: bool) -> Command {
+    Command::Claim(Claim {
+        inbox: Some(Inbox::new(HEARD[0]).unwrap()),
+        runs,
+        ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(30))
+    })
+}
+
 /// Whoever was demoted meanwhile takes no step: what was worked out at one key is written when it is
 /// another's turn, and where that is refused, nobody is told that it was done.
 #[test]
@@ -576,27 +605,7 @@ fn a_replica_does_nothing_of_what_travels_together() {
     let server = RedisServer::start();
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
-    let gate = Gate {
-        marker: String::new(),
-        terms: Vec::new(),
-    };
-    let terms = Kind::Alone.terms(&gate, false, None);
-    let mut take = |steps: &[(&str, Command)]| {
-        let key = |name| format!("leasehold:lock:{name}");
-        let steps = steps.iter().map(|(at, step)| Step::new(key(at), step));
-        let (steps, all) = (&steps.collect::<Option<Vec<_>>>().unwrap(), false);
-        let call = Request::Steps { steps, all }.command(true, terms);
-        let answers = script::each_reply(connection.req_command(&call).unwrap()).unwrap();
-        let read = answers.iter().map(script::read_reply);
-        read.collect::<Vec<_>>()
-    };
-    let claim = |number, runs| {
-        Command::Claim(Claim {
-            inbox: Some(Inbox::new(HEARD[0]).unwrap()),
-            runs,
-            ..Claim::new(id(number), Mode::EXCLUSIVE, Duration::from_secs(30))
-        })
-    };
+    let mut take = |steps: &[(&str, Command)]| take(&mut connection, None, steps);
     let held = [("a", claim(1, true)), ("a", claim(2, true))];
     let line = [("b", claim(3, false)), ("b", claim(4, false))];
     for said in take(&held).into_iter().chain(take(&line)) {
@@ -612,4 +621,35 @@ fn a_replica_does_nothing_of_what_travels_together() {
     let [released, waits]: [Reply; 2] = replies.collect::<Vec<_>>().try_into().unwrap();
     assert_eq!(released, Reply::Released { held: true });
     assert!(matches!(waits, Reply::Standing(_)), "{waits:?}");
+}
+
+/// A release between claims that find the memory full is noted: it was carried out.
+#[test]
+fn a_claim_that_is_refused_takes_no_note_of_another_with_it() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let audit = Audit::new("leasehold:", AuditLimit::Entries(1_000));
+    let mut take = |steps: &[(&str, Command)]| take(&mut connection, Some(&audit), steps);
+    for (number, key) in (1..).zip(["a", "a", "b", "c", "c"]) {
+        take(&[(key, claim(number, false))]);
+    }
+    let limit = |bytes| server.command(&["CONFIG", "SET", "maxmemory", bytes]);
+    limit("1");
+    let said = take(&[
+        ("a", claim(6, false)),
+        ("b", leave(id(3), true, true)),
+        ("c", claim(7, false)),
+    ]);
+    limit("0");
+    let released = matches!(said[1], Ok((Reply::Released { held: true }, _)));
+    assert!(released, "{said:?}");
+    let last = ["XREVRANGE", "leasehold:audit", "+", "-", "COUNT", "1"];
+    let last: Vec<(String, Vec<Vec<u8>>)> = server.query(&last);
+    let noted = audit::read("leasehold:", &last[0].1[1]).unwrap();
+    let [only] = noted.as_slice() else {
+        panic!("{noted:?}");
+    };
+    let is_release = matches!(only.entry.event, AuditEvent::Released { .. });
+    assert!(is_release && only.key.as_str() == "b", "{only:?}");
 }

@@ -65,6 +65,12 @@ write_queue = function()
   if not key or #changed == 0 then
     return
   end
+  -- Letting go first: then the write may pass even if the memory is full. And what is refused takes
+  -- only its own notes with it.
+  if #spent > 0 then
+    call('DEL', unpack(spent))
+    spent = {}
+  end
   for _, id in ipairs(changed) do
     local text = claims[id]
     if not text then
@@ -73,7 +79,6 @@ write_queue = function()
       written[id], there[#there + 1], there[#there + 2] = true, id, text
     end
   end
-  -- Letting go first: then the write may pass even if the memory is full.
   local done = #gone > 0 and redis.pcall('HDEL', key, unpack(gone))
   local first_granted, last_granted, first, last = unpack(head, 17)
   local ids = pack('<Bc0Bc0Bc0Bc0', #first_granted, first_granted, #last_granted, last_granted, #first, first, #last, last)

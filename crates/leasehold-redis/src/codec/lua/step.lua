@@ -118,11 +118,11 @@ for turn = 1, all and 2 * steps or steps do
   end
   answers[at] = answer
 end
-if #spent > 0 then
-  call('DEL', unpack(spent))
-end
 if write_queue then
   write_queue()
+end
+if #spent > 0 then
+  call('DEL', unpack(spent))
 end
 if last_token > last_before and not in_cluster then
   local text = string.format('%.0f', last_token)

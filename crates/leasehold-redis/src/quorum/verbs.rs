@@ -52,48 +52,13 @@ impl RedlockStore {
         }
         self.check_ttl(claim.lease_ttl)?;
         let inner = &self.inner;
-        let id = &claim.id;
-        let before = match inner.claims.get(key, id) {
+        let before = match inner.claims.get(key, &claim.id) {
             Some((Known::Left, _)) => return Ok(Reply::Gone),
             Some((Known::Here(bid), _)) => Some(bid.proposed),
             None => None,
         };
         let propose = |token| Command::Claim(inner.proposing(claim, token));
-        let (verdict, report) = inner.seek(key, claim, before, at, propose).await;
-        let refused = |kind| report.error(inner, kind, inner.patience(claim.lease_ttl));
-        Ok(match verdict {
-            RoundVerdict::Held { token } => inner.held(key, claim, token, at),
-            RoundVerdict::Busy { left } => {
-                inner.abandon(key, id).await;
-                let blocked_until = at + left;
-                Reply::Busy { blocked_until }
-            }
-            RoundVerdict::Taken => {
-                inner.claims.remove(key, id);
-                Reply::Taken
-            }
-            RoundVerdict::Gone => {
-                inner.release_ended(key, id);
-                Reply::Gone
-            }
-            RoundVerdict::Refused { left } => {
-                inner.abandon(key, id).await;
-                let error = refused(ErrorKind::Refused);
-                return Err(match left {
-                    Some(left) => error.with_retry_after(left),
-                    None => error,
-                });
-            }
-            RoundVerdict::Unanswered => {
-                let error = refused(ErrorKind::Unavailable);
-                // Then its client does not ask again, unless an earlier request came to nothing: a
-                // withdrawal could reach a member late and end a vote that the claim holds by.
-                if error.retry_after().is_some() && !claim.wait && before.is_none() {
-                    inner.abandon(key, id).await;
-                }
-                return Err(error);
-            }
-        })
+        inner.vote(key, claim, before, at, propose).await
     }
 
     pub(super) async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Outcome {
@@ -130,18 +95,7 @@ impl RedlockStore {
         };
         let mut before = bid.proposed;
         before.held = true;
-        let (verdict, report) = inner.seek(key, &claim, Some(before), at, propose).await;
-        Ok(match verdict {
-            RoundVerdict::Held { token } => inner.held(key, &claim, token, at),
-            RoundVerdict::Unanswered => {
-                let limit = inner.patience(renew.ttl);
-                return Err(report.error(inner, ErrorKind::Unavailable, limit));
-            }
-            _ => {
-                inner.release_ended(key, &renew.id);
-                Reply::Gone
-            }
-        })
+        inner.vote(key, &claim, Some(before), at, propose).await
     }
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Outcome {
@@ -204,6 +158,62 @@ impl Inner {
             proposal: Some(Proposal { token, ahead }),
             ..claim.clone()
         }
+    }
+
+    /// Asks for votes, to get the key or to keep it.
+    async fn vote(
+        self: &Arc<Self>,
+        key: &Key,
+        claim: &Claim,
+        before: Option<Proposed>,
+        at: StoreTime,
+        propose: impl Fn(Token) -> Command,
+    ) -> Outcome {
+        let id = &claim.id;
+        let (verdict, report) = self.seek(key, claim, before, at, propose).await;
+        let refused = |kind| report.error(self, kind, self.patience(claim.lease_ttl));
+        Ok(match verdict {
+            RoundVerdict::Held { token } => {
+                let proposed = Proposed {
+                    token,
+                    at: clock::now(),
+                    held: true,
+                };
+                let deadline = at + claim.lease_ttl;
+                let deadline = self.note_here(key, claim, proposed.at, proposed, deadline);
+                self.standing(id, token, deadline)
+            }
+            RoundVerdict::Busy { left } => {
+                self.abandon(key, id).await;
+                let blocked_until = at + left;
+                Reply::Busy { blocked_until }
+            }
+            RoundVerdict::Taken if before.is_none_or(|before| !before.held) => {
+                self.claims.remove(key, id);
+                Reply::Taken
+            }
+            RoundVerdict::Taken | RoundVerdict::Gone => {
+                self.release_ended(key, id);
+                Reply::Gone
+            }
+            RoundVerdict::Refused { left } => {
+                self.abandon(key, id).await;
+                let error = refused(ErrorKind::Refused);
+                return Err(match left {
+                    Some(left) => error.with_retry_after(left),
+                    None => error,
+                });
+            }
+            RoundVerdict::Unanswered => {
+                let error = refused(ErrorKind::Unavailable);
+                // Then its client does not ask again, unless an earlier request came to nothing: a
+                // withdrawal could reach a member late and end a vote that the claim holds by.
+                if error.retry_after().is_some() && !claim.wait && before.is_none() {
+                    self.abandon(key, id).await;
+                }
+                return Err(error);
+            }
+        })
     }
 
     /// Asks for votes until there is a verdict. Whatever is proposed is noted first: whoever
@@ -286,18 +296,6 @@ impl Inner {
             }))
         });
         deadline
-    }
-
-    /// A quorum votes for the claim.
-    fn held(&self, key: &Key, claim: &Claim, token: Token, at: StoreTime) -> Reply {
-        let proposed = Proposed {
-            token,
-            at: clock::now(),
-            held: true,
-        };
-        let deadline = at + claim.lease_ttl;
-        let deadline = self.note_here(key, claim, proposed.at, proposed, deadline);
-        self.standing(&claim.id, token, deadline)
     }
 
     /// Renews a claim of another process, of which nothing is known here but its id.

@@ -29,7 +29,7 @@ pub fn findings(info: &str, config: &[(&str, &str)]) -> Vec<Finding> {
 
 /// Whether a server with this marker grants, or votes.
 pub fn marker(marker: &[u8], run_id: &str, now: i64) -> Option<Finding> {
-    probe::vote_of(marker, run_id, now, None).map(|vote| judge::votes(vote, true))
+    probe::vote_of(marker, run_id, now, None).map(|vote| judge::votes(vote, Part::Alone))
 }
 
 /// What is said of a Sentinel that answers so.

@@ -8,7 +8,6 @@ use leasehold_store::{ErrorKind, StoreError};
 
 use super::facts::{Facts, Part, Vote};
 use crate::errors;
-use crate::options::restart::Restart;
 
 mod promise;
 mod rights;
@@ -33,8 +32,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         findings.push(server::version(facts));
         findings.extend(layout(facts).filter(|_| facts.part == Part::Alone));
         findings.extend(server::role(facts));
-        let alone = facts.options.restart != Restart::Trust;
-        findings.extend(facts.vote.map(|vote| votes(vote, alone)));
+        findings.extend(facts.vote.map(|vote| votes(vote, facts.part)));
         findings.extend(facts.trial.iter().map(|trial| used(trial, facts)));
         findings.extend(rights::rights(facts));
         if let Some(trial) = &facts.trial {
@@ -138,26 +136,27 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
 }
 
 /// Whether a voter votes, or a server that keeps all locks grants.
-pub(super) fn votes(vote: Vote, alone: bool) -> Finding {
-    let check = if alone { "quarantine" } else { "vote" };
+pub(super) fn votes(vote: Vote, part: Part) -> Finding {
+    let is_voter = part == Part::Voter;
+    let check = if is_voter { "vote" } else { "quarantine" };
     let finding = |found: &str| Finding::new(Severity::Warning, check, found);
     let seconds = |left: Duration| left.as_secs() + 1;
-    let finding = match (vote, alone) {
-        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it grants"),
-        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it votes"),
-        (Vote::After(left), true) => finding(&format!("it grants again after {} s", seconds(left)))
+    let finding = match (vote, is_voter) {
+        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it grants"),
+        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it votes"),
+        (Vote::After(left), false) => finding(&format!("it grants again after {} s", seconds(left)))
             .meaning("until then holders keep their locks, and everybody else waits"),
-        (Vote::After(left), false) => finding(&format!("it votes again after {} s", seconds(left)))
+        (Vote::After(left), true) => finding(&format!("it votes again after {} s", seconds(left)))
             .meaning("until then the other servers must form the quorum without it"),
-        (Vote::Restarted, true) => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the first claim; after that it grants again"),
         (Vote::Restarted, false) => finding("it was restarted, and has received no claim since")
+            .meaning("its quarantine starts with the first claim; after that it grants again"),
+        (Vote::Restarted, true) => finding("it was restarted, and has received no claim since")
             .meaning("its quarantine starts with the next claim; after that it votes again"),
-        (Vote::Unmarked, true) => finding("it has no mark: it is new, or has lost its data")
+        (Vote::Unmarked, false) => finding("it has no mark: it is new, or has lost its data")
             .meaning("its quarantine starts with the first claim; after that it grants"),
-        (Vote::Unmarked, false) => finding("it has never been used in a set")
+        (Vote::Unmarked, true) => finding("it has never been used in a set")
             .meaning("its quarantine starts with the first claim; after that it votes"),
-        (Vote::Foreign, true) => {
+        (Vote::Foreign, false) => {
             let found = "it belongs to clients with other settings";
             return Finding::new(Severity::Unsafe, check, found)
                 .meaning("it refuses clients with these settings")
@@ -166,7 +165,7 @@ pub(super) fn votes(vote: Vote, alone: bool) -> Finding {
                      changes the server's",
                 );
         }
-        (Vote::Foreign, false) => {
+        (Vote::Foreign, true) => {
             let found = "it belongs to another set of servers, or to clients with other settings";
             return finding(found)
                 .meaning("it does not vote in this set")

@@ -6,7 +6,7 @@ use super::promise::{CLUSTER, NOTHING, REDLOCK};
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
 use crate::options::RedisOptions;
-use crate::options::restart::Quarantine;
+use crate::options::restart::{Quarantine, Restart};
 
 /// A server of which there is nothing to complain.
 fn good() -> Facts {

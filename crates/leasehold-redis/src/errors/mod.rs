@@ -26,9 +26,10 @@ const ACL_OF_CLASSIC: &str = "ACL SETUSER <name> on ><password> resetchannels ~<
     -@all +eval +evalsha +type +get +set +pttl +pexpire +del +scan +info +ping; \
     for a cluster add +cluster|slots +asking, for a database other than 0 +select";
 
-/// The rule for this user, with this prefix.
+/// The rule for this user, as the server names it, with this prefix.
 pub(super) fn acl(user: &str, prefix: &str) -> String {
-    ACL.replace("<name>", user).replace("leasehold:", prefix)
+    let rule = ACL.replace("<name>", &tame(user));
+    rule.replace("leasehold:", prefix)
 }
 
 /// What to add to the user's ACL rule, if the server names the commands that are missing.

@@ -11,7 +11,7 @@ use redis::ServerError;
 
 use super::table::{ANSWERS, Answer, Made, Outlook};
 use super::{
-    Dialling, foreign, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts,
+    Dialling, acl, foreign, in_classic, is_answered, is_forbidden, lacking, no_right, no_scripts,
     of_connection, of_opening, of_server, refusal,
 };
 use crate::connection::rights;
@@ -304,6 +304,7 @@ fn what_a_server_says_is_shown_in_one_line() {
     }
     let info = rights::fields("redis_version:\u{1b}[2J7").next();
     assert_eq!(info.unwrap().1, "[2J7");
+    assert!(!acl(&odd, "app:").contains(char::is_control));
 }
 
 #[test]

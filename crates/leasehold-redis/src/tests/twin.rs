@@ -2,6 +2,7 @@
 
 use leasehold_testkit::expect::says;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold_core::*;
@@ -138,7 +139,7 @@ pub(super) struct Twin {
     /// Whether the client listens that takes a step.
     pub(super) listens: bool,
     /// How many answers and events of each kind were compared.
-    pub(super) seen: BTreeMap<&'static str, usize>,
+    pub(super) seen: BTreeMap<String, usize>,
 }
 
 impl Twin {
@@ -419,8 +420,8 @@ impl Twin {
         }
     }
 
-    fn count(&mut self, what: &'static str) {
-        *self.seen.entry(what).or_default() += 1;
+    fn count(&mut self, what: impl Into<String>) {
+        *self.seen.entry(what.into()).or_default() += 1;
     }
 
     /// What the core makes of the time, and of the server's restarts.
@@ -473,7 +474,7 @@ impl Twin {
                 (false, true) => "deaf",
                 (false, false) => "unheard",
             };
-            *seen.entry(what).or_default() += 1;
+            *seen.entry(what.to_owned()).or_default() += 1;
             if listens {
                 *seen.entry(kind_of(event)).or_default() += 1;
                 let line = line(event, at, key);
@@ -486,7 +487,7 @@ impl Twin {
             if !granted.is_empty() && !passed.is_empty())
         };
         if applied.iter().any(passes) {
-            *seen.entry("passed over").or_default() += 1;
+            *seen.entry("passed over".to_owned()).or_default() += 1;
         }
     }
 
@@ -517,18 +518,7 @@ impl Twin {
         to_note: &mut Vec<AuditRecord>,
     ) {
         for entry in entries {
-            self.count(match entry.event {
-                AuditEvent::Granted { .. } => "noted granted",
-                AuditEvent::Released { .. } => "noted released",
-                AuditEvent::Expired { .. } => "noted expired",
-                AuditEvent::Broken { .. } => "noted broken",
-                AuditEvent::Returned => "noted returned",
-                AuditEvent::Adopted { .. } => "noted adopted",
-                AuditEvent::Rotated { .. } => "noted rotated",
-                AuditEvent::Downgraded => "noted downgraded",
-                AuditEvent::Resized { .. } => "noted resized",
-                other => panic!("{other:?}"),
-            });
+            self.count(format!("noted {}", variant(&entry.event)));
             let key = self.places[place].key.clone();
             to_note.push(AuditRecord::new(key, entry));
         }
@@ -595,37 +585,28 @@ fn subscribe(connection: &mut redis::Connection, channel: &str) {
     connection.recv_response().unwrap();
 }
 
-fn kind(reply: &Reply) -> &'static str {
+/// The name of a variant, in lower case.
+fn variant(value: &impl Debug) -> String {
+    let shown = format!("{value:?}").to_lowercase();
+    let name = shown.split(|c: char| !c.is_alphanumeric()).next();
+    name.unwrap_or_default().to_owned()
+}
+
+fn kind(reply: &Reply) -> String {
     match reply {
-        Reply::Standing(standing) if standing.holds() => "granted",
-        Reply::Standing(standing) if standing.behind.is_some() => "in a run",
-        Reply::Standing(_) => "waiting",
-        Reply::Busy { .. } => "busy",
-        Reply::Outbid { .. } => "outbid",
-        Reply::Quarantined { .. } => "quarantined",
-        Reply::Gone => "gone",
-        Reply::Released { .. } => "released",
-        Reply::Absent => "absent",
-        Reply::Mismatch { .. } => "mismatch",
-        Reply::Broken { .. } => "broken",
-        Reply::Superseded => "superseded",
-        Reply::Taken => "taken",
-        Reply::Resized => "resized",
-        Reply::Done => "done",
+        Reply::Standing(standing) if standing.holds() => "granted".to_owned(),
+        Reply::Standing(standing) if standing.behind.is_some() => "in a run".to_owned(),
+        Reply::Standing(_) => "waiting".to_owned(),
+        other => variant(other),
     }
 }
 
-fn kind_of(event: &Event) -> &'static str {
+fn kind_of(event: &Event) -> String {
     match event {
         Event::Granted {
             behind: Some(_), ..
-        } => "told in a run",
-        Event::Granted { .. } => "told granted",
-        Event::Next { .. } => "told next",
-        Event::Revoked { .. } => "told revoked",
-        Event::Adopted { .. } => "told adopted",
-        Event::Unfit { .. } => "told unfit",
-        Event::Changed { .. } => "told changed",
+        } => "told in a run".to_owned(),
+        other => format!("told {}", variant(other)),
     }
 }
 

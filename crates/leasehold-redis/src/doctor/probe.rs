@@ -16,8 +16,8 @@ use crate::connection::endpoint::Endpoint;
 use crate::connection::socket::Socket;
 use crate::connection::value::{items, text_of};
 use crate::errors;
+use crate::options::RedisOptions;
 use crate::options::restart::Quarantine;
-use crate::options::{RedisOptions, SHORTEST_RETENTION};
 use crate::routing::Route;
 
 /// How many round trips are measured, at most.
@@ -65,8 +65,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
     match asked.await {
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
-            let brief = options.clone().retention(SHORTEST_RETENTION);
-            let route = Route::open(&brief, brief.layout).await;
+            let route = Route::open(options, options.layout).await;
             let longest = options.restart.quarantine().map(|it| it.max_ttl);
             facts.trial = Some(trial::run(route, longest).await);
         }

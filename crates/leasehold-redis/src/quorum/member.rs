@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold_core::{Command, Key, SetTerms};
 use leasehold_store::sync::timeout;
 use leasehold_store::{LockStore, StoreError};
+use redis::Value;
 
 use super::options::address;
 use super::report::Answered;
@@ -13,7 +14,6 @@ use crate::classic::ClassicStore;
 use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
-use crate::connection::step::run;
 use crate::errors;
 use crate::options::RedisOptions;
 use crate::queue::RedisStore;
@@ -56,14 +56,10 @@ impl Member {
         self.within(limit, self.store.step(key, &command)).await
     }
 
-    /// Runs a script that knows nothing of votes.
-    pub(super) async fn run(&self, script: &Script, key: &Key) -> Result<(), StoreError> {
-        let wire = self.shared.connection().await?;
-        let options = &self.shared.endpoint.options;
-        let lock = if options.is_classic() { "" } else { "lock:" };
-        let key = format!("{}{lock}{key}", options.prefix);
-        run(&wire, script, &key, &[]).await?;
-        Ok(())
+    /// Runs a script that knows nothing of votes. The classic layout leaves nothing for one.
+    pub(super) async fn run(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
+        let store = RedisStore::by(Route::One(Arc::clone(&self.shared)));
+        store.run_on(script, key).await
     }
 
     /// Whatever is asked, for `limit` at most; says why there was no connection.

@@ -16,9 +16,7 @@ if gated then
 -- include marker.lua
   local terms = ARGV[#ARGV]
   closed_for = admit(table.remove(KEYS), terms, flags % 256 >= 128)
-  if not closed_for then
-    return {err = 'LHFOREIGN settings'}
-  elseif type(closed_for) == 'table' then
+  if type(closed_for) == 'table' then
     if not string.find(closed_for.err, 'OOM', 1, true) then
       return closed_for
     end

@@ -15,9 +15,10 @@ local terms = struct.pack('<dBc0Bc0', quarantine, #run, run, #set, set)
 local marker = call('MGET', KEYS[1])[1]
 local became = 0
 local left = marker and admit(KEYS[1], terms)
-if type(left) == 'table' then
+local failed = type(left) == 'table' and left.err
+if failed and failed ~= 'LHFOREIGN settings' then
   return left
-elseif not left then
+elseif failed or not left then
   became = marker and 2 or 1
   left = marker and math.max(struct.unpack('<d', marker, 9), quarantine) or 0
   call('SET', KEYS[1], struct.pack('<d', clock + left) .. terms)

@@ -1,5 +1,5 @@
--- Marker::admit: for how long this server grants nothing, 0 if it does; nothing where
--- it belongs to another set; or the error for which the marker could not be written.
+-- Marker::admit: for how long this server grants nothing, 0 if it does; or an error: LHFOREIGN where
+-- it belongs to another set, or that for which the marker could not be written.
 --
 -- `looks`: nothing is written; where a quarantine would have to start, the server is
 -- as closed as if it had (`Marker::look`).
@@ -14,15 +14,12 @@ local function admit(marker_key, terms, looks)
   if marker then
     local known_quarantine, _, known_set = struct.unpack('<dBc0Bc0', marker, 9)
     if known_set ~= set or known_quarantine ~= quarantine then
-      return nil
+      return {err = 'LHFOREIGN settings'}
     end
   end
   if looks then
     return quarantine
   end
   local done = redis.pcall('SET', marker_key, struct.pack('<d', clock + quarantine) .. terms)
-  if done.err then
-    return done
-  end
-  return quarantine
+  return done.err and done or quarantine
 end

@@ -11,7 +11,4 @@
 -- include time.lua
 -- include marker.lua
 local left = admit(KEYS[1], ARGV[1], ARGV[2] ~= '1')
-if not left then
-  return {err = 'LHFOREIGN settings'}
-end
 return type(left) == 'table' and left or struct.pack('<Bdd', 7, clock, left)

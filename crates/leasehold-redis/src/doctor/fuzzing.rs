@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use leasehold_core::StoreTime;
 use leasehold_store::report::Finding;
 use redis::Value;
 
@@ -29,7 +30,10 @@ pub fn findings(info: &str, config: &[(&str, &str)]) -> Vec<Finding> {
 
 /// Whether a server with this marker grants, or votes.
 pub fn marker(marker: &[u8], run_id: &str, now: i64) -> Option<Finding> {
-    probe::vote_of(marker, run_id, now, None).map(|vote| judge::votes(vote, Part::Alone))
+    let terms = probe::read_marker(marker)?.terms;
+    let now = StoreTime(u64::try_from(now).unwrap_or(0));
+    let vote = probe::vote_of(Some(marker), run_id, now, &terms);
+    Some(judge::votes(vote, Part::Alone))
 }
 
 /// What is said of a Sentinel that answers so.

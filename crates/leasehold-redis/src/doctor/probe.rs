@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use leasehold_core::SetTerms;
+use leasehold_core::{Closed, ServerMarker, SetTerms, StoreTime};
 use leasehold_store::clock;
 use leasehold_store::random::random_u128;
 use redis::{RedisResult, Value};
@@ -138,42 +138,45 @@ async fn read_vote(socket: &Socket, facts: &Facts, terms: &SetTerms) -> RedisRes
     let key = format!("{}boot", facts.options.prefix);
     let found = socket.ask(redis::cmd("MGET").arg(key)).await?;
     let marker = match items(&found) {
-        Some([Value::BulkString(marker)]) => marker,
-        Some([Value::Nil]) => return Ok(Some(Vote::Unmarked)),
+        Some([Value::BulkString(marker)]) => Some(marker.as_slice()),
+        Some([Value::Nil]) => None,
         _ => return Ok(None),
     };
     let theirs = facts.clock.map_or(0, |clock| clock.ahead);
     let ours = i64::try_from(clock::wall().as_micros()).unwrap_or(i64::MAX);
-    let now = ours.saturating_add(theirs);
-    Ok(vote_of(marker, facts.info("run_id"), now, Some(terms)))
+    let now = StoreTime(u64::try_from(ours.saturating_add(theirs)).unwrap_or(0));
+    Ok(Some(vote_of(marker, facts.info("run_id"), now, terms)))
 }
 
-/// A marker is: when the quarantine ends, how long one is, the run id, and the set. `terms`: what
-/// the last of these should be.
-pub(super) fn vote_of(
-    marker: &[u8],
-    run_id: &str,
-    now: i64,
-    terms: Option<&SetTerms>,
-) -> Option<Vote> {
-    let mut marker = Bytes(marker);
-    let mut read = || {
-        let (ends, quarantine) = (marker.number()?, marker.number()?);
-        Some((ends, quarantine, marker.text()?, marker.text()?))
+/// What a claim would be told by a server with this marker, and why.
+pub(super) fn vote_of(marker: Option<&[u8]>, run: &str, now: StoreTime, terms: &SetTerms) -> Vote {
+    let known = match marker.map(read_marker) {
+        Some(None) => return Vote::Foreign,
+        known => known.flatten(),
     };
-    let Some((ends, quarantine, run, set)) = read() else {
-        return terms.map(|_| Vote::Foreign);
+    let terms = &SetTerms {
+        set: terms.set.clone(),
+        // As exact as the server has it.
+        quarantine: Duration::from_micros(micros(terms.quarantine)),
     };
-    if terms.is_some_and(|it| micros(it.quarantine) != quarantine || it.set != set) {
-        return Some(Vote::Foreign);
+    match ServerMarker::look(known.as_ref(), run, terms, now) {
+        Ok(()) => Vote::Now,
+        Err(Closed::Foreign) => Vote::Foreign,
+        Err(Closed::Quarantined { left }) => match known {
+            None => Vote::Unmarked,
+            Some(known) if known.run != run => Vote::Restarted,
+            Some(_) => Vote::After(left),
+        },
     }
-    if run != run_id {
-        return Some(Vote::Restarted);
-    }
-    Some(match ends.saturating_sub(u64::try_from(now).unwrap_or(0)) {
-        0 => Vote::Now,
-        left => Vote::After(Duration::from_micros(left)),
-    })
+}
+
+/// A marker is: when the quarantine ends, how long one is, the run id, and the set.
+pub(super) fn read_marker(bytes: &[u8]) -> Option<ServerMarker> {
+    let mut bytes = Bytes(bytes);
+    let (until, quarantine) = (bytes.time()?, Duration::from_micros(bytes.number()?));
+    let (run, set) = (bytes.text()?.to_owned(), bytes.text()?.to_owned());
+    let terms = SetTerms { set, quarantine };
+    Some(ServerMarker { run, until, terms })
 }
 
 async fn compare_clocks(socket: &Socket) -> RedisResult<Option<Clock>> {
@@ -255,29 +258,26 @@ mod tests {
             marker
         };
         let left = Duration::from_micros(500);
-        for (marker, expected) in [
-            (marker(1_500.0, "run"), Some(Vote::After(left))),
-            (marker(1_000.0, "run"), Some(Vote::Now)),
-            (marker(1_500.0, "former"), Some(Vote::Restarted)),
-            (b"short".to_vec(), None),
-            (marker(0.0, "run")[..18].to_vec(), None),
-        ] {
-            let vote = vote_of(&marker, "run", 1_000, None);
-            assert_eq!(vote, expected, "{marker:?}");
-        }
-        let former = marker(1_500.0, "former");
+        let (own, former) = (marker(1_500.0, "run"), marker(1_500.0, "former"));
+        let over = marker(1_000.0, "run");
         for (marker, set, seconds, expected) in [
-            (&*former, "set", 1, Vote::Restarted),
-            (&*former, "set", 2, Vote::Foreign),
-            (&*former, "sea", 1, Vote::Foreign),
-            (b"short", "set", 1, Vote::Foreign),
+            (Some(&*own), "set", 1, Vote::After(left)),
+            (Some(&*over), "set", 1, Vote::Now),
+            (Some(&*former), "set", 1, Vote::Restarted),
+            (Some(&*former), "set", 2, Vote::Foreign),
+            (Some(&*former), "sea", 1, Vote::Foreign),
+            (Some(&b"short"[..]), "set", 1, Vote::Foreign),
+            (Some(&own[..18]), "set", 1, Vote::Foreign),
+            (None, "set", 1, Vote::Unmarked),
+            // Without a quarantine there is nothing to wait for.
+            (None, "set", 0, Vote::Now),
         ] {
             let terms = SetTerms {
                 set: set.to_owned(),
                 quarantine: Duration::from_secs(seconds),
             };
-            let vote = vote_of(marker, "run", 1_000, Some(&terms));
-            assert_eq!(vote, Some(expected), "{set} {seconds}");
+            let vote = vote_of(marker, "run", StoreTime(1_000), &terms);
+            assert_eq!(vote, expected, "{marker:?} {set} {seconds}");
         }
     }
 }

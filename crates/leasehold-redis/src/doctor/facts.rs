@@ -8,6 +8,7 @@ use leasehold_store::trial::Trial;
 
 use crate::connection::rights::Rights;
 use crate::options::RedisOptions;
+use crate::options::restart::Restart;
 
 /// What a server is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(super) struct Facts {
     pub(super) trial: Option<Trial>,
     /// Whether it votes, or grants, as far as its boot marker says.
     pub(super) vote: Option<Vote>,
+    /// Whether it is of a set without quarantine.
+    pub(super) votes_at_once: bool,
 }
 
 /// What `ACL LIST` tells of the users besides `default`.
@@ -97,6 +100,12 @@ impl Facts {
     /// A setting, if it could be read.
     pub(super) fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(String::as_str)
+    }
+
+    /// Whether it grants nothing for a while once it may have lost its data.
+    pub(super) fn is_quarantined(&self) -> bool {
+        let votes = self.part == Part::Voter && !self.options.is_classic();
+        (votes && !self.votes_at_once) || self.options.restart != Restart::Trust
     }
 
     /// The replicas that are connected: how each is called, whether it is in

@@ -45,6 +45,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
     let mut facts = Facts {
         part,
         options: options.clone(),
+        votes_at_once: set.is_some_and(|terms| terms.quarantine.is_zero()),
         ..Facts::default()
     };
     let asked = async {

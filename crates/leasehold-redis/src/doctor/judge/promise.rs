@@ -6,7 +6,6 @@ use leasehold_store::trial::Trial;
 use super::super::facts::{Facts, Part, Vote};
 use super::is_unusable;
 use super::server::{evicts, is_synced_always};
-use crate::options::restart::Restart;
 
 /// What is promised where locks cannot be used.
 pub(super) const NOTHING: &str = "Nothing: locks cannot be used here.";
@@ -28,6 +27,11 @@ pub(super) const REDLOCK: &str = "Exclusion while a lease is valid, also when se
      restart without their data, as long as the servers' clocks are not stepped and the quorum \
      tolerates the faulty servers. Fencing: tokens rise while the servers that two quorums share \
      keep their data, or the clients' clocks differ by less than max_ttl. Waiters have no order.";
+
+/// The same without a quarantine.
+pub(super) const WITHOUT_QUARANTINE: &str = "Exclusion while a lease is valid, until a server \
+     restarts without its data, as long as the servers' clocks are not stepped. Fencing: tokens rise \
+     while the servers that two quorums share keep their data. Waiters have no order.";
 
 /// What is promised where other libraries share the locks, on one server or node.
 const CLASSIC: &str = "Exclusion among all libraries that share the locks, \
@@ -67,6 +71,7 @@ pub(in super::super) fn promise_together(
     }
     let usual = |first: &Facts| match (first.part, first.options.is_classic()) {
         (Part::Voter, true) => CLASSIC_REDLOCK,
+        (Part::Voter, false) if first.votes_at_once => WITHOUT_QUARANTINE,
         (Part::Voter, false) => REDLOCK,
         (_, true) => CLASSIC,
         (_, false) => CLUSTER,
@@ -102,7 +107,7 @@ fn promise_of_one(facts: &Facts) -> String {
     if facts.options.is_classic() {
         return CLASSIC.to_owned();
     }
-    if facts.options.restart != Restart::Trust {
+    if facts.is_quarantined() {
         return QUARANTINE.to_owned();
     }
     // A server that does not say what it is may have replicas.

@@ -8,7 +8,7 @@ use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 use super::super::facts::{Clock, Facts, Part, Replica};
 use super::{CLOCK, EVICTION};
 use crate::options::RedisAddress;
-use crate::options::restart::{Quarantine, Restart};
+use crate::options::restart::Quarantine;
 
 /// A replica of which nothing was heard for so many seconds is behind.
 const SILENT: u64 = 10;
@@ -32,8 +32,8 @@ const LOSES_SOME: &str = "a restart loses the locks granted since the last snaps
      back earlier ones";
 
 fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
-    let classic = facts.options.is_classic();
-    said.to_owned() + if classic { "" } else { of_tokens }
+    let rise = !facts.options.is_classic() && !facts.votes_at_once;
+    said.to_owned() + if rise { of_tokens } else { "" }
 }
 
 pub(super) fn is_synced_always(facts: &Facts) -> bool {
@@ -106,20 +106,18 @@ pub(super) fn memory(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn persistence(facts: &Facts) -> Finding {
-    let votes = facts.part == Part::Voter && !facts.options.is_classic();
-    // Then exclusion does not depend on what a restart leaves.
-    let is_quarantined = votes || facts.options.restart != Restart::Trust;
     let finding = |severity, found: &str| Finding::new(severity, "persistence", found);
-    match (facts.info("aof_enabled"), is_quarantined) {
+    // With a quarantine exclusion does not depend on what a restart leaves.
+    match (facts.info("aof_enabled"), facts.is_quarantined()) {
         ("", _) => finding(Note, "unknown: INFO does not contain aof_enabled")
             .meaning("without an append-only file a restart loses locks")
             .remedied("make sure that appendonly is yes"),
         ("1", true) => finding(Fine, "append-only file"),
-        (_, true) => finding(Note, "no append-only file").meaning(match votes {
-            true => {
+        (_, true) => finding(Note, "no append-only file").meaning(match facts.part {
+            Part::Voter => {
                 "after a restart it does not vote until its quarantine is over; exclusion holds"
             }
-            false => {
+            Part::Alone | Part::Node => {
                 "after a restart it grants nothing until its quarantine is over; exclusion holds"
             }
         }),
@@ -185,16 +183,16 @@ pub(super) fn replicas(facts: &Facts) -> Vec<Finding> {
     }
     let lagging = replicas.iter().filter(|_| facts.part != Part::Voter);
     let found = format!("{} connected", replicas.len());
-    let (means, of_tokens) = match (facts.part, facts.options.restart) {
-        (Part::Voter, _) if !facts.options.is_classic() => (
+    let (means, of_tokens) = match (facts.part, facts.is_quarantined()) {
+        (Part::Voter, true) => (
             "a replica that takes over at the same address counts as a restart, with a quarantine",
             "",
         ),
-        (_, Restart::Trust) => (
+        (_, false) => (
             "a fail-over can lose grants that had not reached the promoted replica",
             RISING,
         ),
-        (_, Restart::Quarantine(_)) => ("a fail-over is followed by a quarantine", ""),
+        (_, true) => ("a fail-over is followed by a quarantine", ""),
     };
     let connected = Finding::new(Note, "replicas", found);
     let connected = connected.meaning(with_tokens(facts, means, of_tokens));

@@ -2,7 +2,7 @@ use leasehold_store::Acknowledged;
 use leasehold_testkit::expect::says;
 
 use super::super::facts::{Clock, Users};
-use super::promise::{CLUSTER, NOTHING, REDLOCK};
+use super::promise::{CLUSTER, NOTHING, REDLOCK, WITHOUT_QUARANTINE};
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
 use crate::options::RedisOptions;
@@ -123,6 +123,26 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
     let mut node = with("cluster_enabled=1", "");
     (node.part, node.trial) = (Part::Node, None);
     assert_eq!(complaints(&node), []);
+}
+
+/// Where it is off, a restart ends what else it would keep.
+#[test]
+fn no_quarantine_is_promised_where_there_is_none() {
+    let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let mut voter = with(&format!("{replica}; aof_enabled=0"), "");
+    (voter.part, voter.trial, voter.vote) = (Part::Voter, None, Some(Vote::Now));
+    let said = |voter: &Facts| {
+        let found = judge(voter).into_iter();
+        found.map(|it| it.consequence).collect::<String>()
+    };
+    assert!(said(&voter).contains("quarantine"));
+    voter.votes_at_once = true;
+    let text = said(&voter);
+    let claims = ["quarantine", "tokens"];
+    assert!(!claims.iter().any(|it| text.contains(it)), "{text}");
+    let facts = [voter.clone(), voter.clone(), voter];
+    let promise = promise_together(&facts, &[], &[], None, 2);
+    assert_eq!(promise, WITHOUT_QUARANTINE);
 }
 
 /// The classic layout has neither tokens nor a quarantine.

@@ -1,5 +1,5 @@
--- Marker::admit: for how long this server grants nothing, 0 if it does; or an error: LHFOREIGN where
--- it belongs to another set, or that for which the marker could not be written.
+-- Marker::admit: for how long this server grants nothing, 0 if it does; or an error:
+-- LHFOREIGN where it belongs to another set, or why the marker could not be written.
 --
 -- `looks`: nothing is written; where a quarantine would have to start, the server is
 -- as closed as if it had (`Marker::look`).

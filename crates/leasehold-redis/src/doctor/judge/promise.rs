@@ -30,8 +30,8 @@ pub(super) const REDLOCK: &str = "Exclusion while a lease is valid, also when se
 
 /// The same without a quarantine.
 pub(super) const WITHOUT_QUARANTINE: &str = "Exclusion while a lease is valid, until a server \
-     restarts without its data, as long as the servers' clocks are not stepped. Fencing: tokens rise \
-     while the servers that two quorums share keep their data. Waiters have no order.";
+     restarts without its data, as long as the servers' clocks are not stepped. Fencing: tokens \
+     rise while the servers that two quorums share keep their data. Waiters have no order.";
 
 /// What is promised where other libraries share the locks, on one server or node.
 const CLASSIC: &str = "Exclusion among all libraries that share the locks, \

@@ -40,7 +40,7 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
     let layout = brief.node.layout;
     let route = Route::open_cluster(brief, layout).await;
     let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
-    let trial = trial::run(route, None).await;
+    let trial = trial::run(route).await;
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
     let facts = join_all(asked).await;
     report(options.redacted_url(), &facts, Some(&trial), 1)

@@ -67,8 +67,7 @@ pub(super) async fn ask(options: &RedisOptions, part: Part, set: Option<&SetTerm
         // A lock of ours would start the quarantine of a server that is new.
         Ok(()) if part == Part::Alone && matches!(facts.vote, None | Some(Vote::Now)) => {
             let route = Route::open(options, options.layout).await;
-            let longest = options.restart.quarantine().map(|it| it.max_ttl);
-            facts.trial = Some(trial::run(route, longest).await);
+            facts.trial = Some(trial::run(route).await);
         }
         Ok(()) => {}
         Err(error) => facts.unreachable = Some(error),

@@ -17,15 +17,16 @@ static FORGET: Lazy<Script> = Lazy::new(|| Script::new("return redis.call('PEXPI
 
 const OPEN: &str = "open the store";
 
-/// Uses a lock of the store that is reached so, if it was reached. Its TTL is `longest` at most.
-pub(super) async fn run(route: Result<Route, StoreError>, longest: Option<Duration>) -> Trial {
-    let ttl = longest.map_or(TTL, |longest| longest.min(TTL));
+/// Uses a lock of the store that is reached so, if it was reached.
+pub(super) async fn run(route: Result<Route, StoreError>) -> Trial {
     match (route, trial::key()) {
         // A lock that was released is not there any more.
         (Ok(route), Some(key)) if route.options().is_classic() => {
-            trial::take(&ClassicStore::by(route), &key, ttl).await
+            trial::take(&ClassicStore::by(route), &key, TTL).await
         }
         (Ok(route), Some(key)) => {
+            let quarantine = route.options().restart.quarantine();
+            let ttl = quarantine.map_or(TTL, |it| it.max_ttl.min(TTL));
             let store = RedisStore::by(route);
             let trial = trial::take(&store, &key, ttl).await;
             store.run_on(&FORGET, &key).await.ok();

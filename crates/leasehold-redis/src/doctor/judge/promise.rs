@@ -51,7 +51,7 @@ pub(in super::super) fn promise(facts: &Facts, findings: &[Finding]) -> String {
     if is_unusable(findings) {
         return NOTHING.to_owned();
     }
-    let promise = promise_of_one(facts) + &eviction_ends(std::slice::from_ref(facts));
+    let promise = usual(facts) + &eviction_ends(std::slice::from_ref(facts));
     match facts.vote {
         None | Some(Vote::Now) => promise,
         Some(_) => format!("Nothing until it grants. From then on: {promise}"),
@@ -69,14 +69,7 @@ pub(in super::super) fn promise_together(
     if trial.is_some_and(|trial| trial.failed.is_some()) || unusable.len() == facts.len() {
         return NOTHING.to_owned();
     }
-    let usual = |first: &Facts| match (first.part, first.options.is_classic()) {
-        (Part::Voter, true) => CLASSIC_REDLOCK,
-        (Part::Voter, false) if first.votes_at_once => WITHOUT_QUARANTINE,
-        (Part::Voter, false) => REDLOCK,
-        (_, true) => CLASSIC,
-        (_, false) => CLUSTER,
-    };
-    let promise = facts.first().map_or(NOTHING, usual).to_owned() + &eviction_ends(facts);
+    let promise = facts.first().map(usual).unwrap_or_default() + &eviction_ends(facts);
     match unusable {
         _ if is_unusable(found) => {
             format!("Nothing until {quorum} servers vote. From then on: {promise}")
@@ -103,13 +96,22 @@ fn eviction_ends(facts: &[Facts]) -> String {
     )
 }
 
-fn promise_of_one(facts: &Facts) -> String {
-    if facts.options.is_classic() {
-        return CLASSIC.to_owned();
-    }
-    if facts.is_quarantined() {
-        return QUARANTINE.to_owned();
-    }
+/// What such a store promises where nothing is the matter.
+fn usual(facts: &Facts) -> String {
+    let usual = match (facts.part, facts.options.is_classic()) {
+        (Part::Voter, true) => CLASSIC_REDLOCK,
+        (Part::Voter, false) if facts.votes_at_once => WITHOUT_QUARANTINE,
+        (Part::Voter, false) => REDLOCK,
+        (_, true) => CLASSIC,
+        (Part::Node, false) => CLUSTER,
+        (Part::Alone, false) if facts.is_quarantined() => QUARANTINE,
+        (Part::Alone, false) => return as_it_keeps_data(facts),
+    };
+    usual.to_owned()
+}
+
+/// What one server promises by what it keeps across a restart.
+fn as_it_keeps_data(facts: &Facts) -> String {
     // A server that does not say what it is may have replicas.
     let alone = !facts.info("role").is_empty() && facts.replicas().is_empty();
     let exclusion = match (is_synced_always(facts), alone) {

@@ -168,6 +168,11 @@ impl<K: LeaseKind> Lease<K> {
     /// Turns the lease into data for another process, which has a whole TTL to take it over. The
     /// validity of this lease ends first, so exclusion holds.
     ///
+    /// A store without adoption
+    /// ([`Capabilities::exclusive_only`](crate::store::Capabilities::exclusive_only)) refuses that.
+    /// There the data only renews and releases the claim
+    /// ([`renew_by_parts`](crate::Client::renew_by_parts)).
+    ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
     ///

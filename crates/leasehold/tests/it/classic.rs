@@ -163,6 +163,26 @@ async fn others_values_are_shown_safely() {
     assert_eq!(listed, all, "what lapses");
 }
 
+/// It may be whatever other programs keep, and a page of a listing looks at many.
+#[tokio::test]
+async fn what_is_longer_than_an_id_is_not_sent_as_a_whole() {
+    let server = RedisServer::start();
+    let client = classic(&server).await;
+    let (name, long) = ("lock long", "x".repeat(1_000_000));
+    server.command(&["SET", name, &long, "PX", "60000"]);
+    let sent = || {
+        let stats: String = server.query(&["INFO", "stats"]);
+        let mut lines = stats.lines();
+        let sent = lines.find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        sent.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sent();
+    assert_eq!(client.list("lock *").await.unwrap().len(), 1);
+    assert!(try_lock(&client, name).await.is_none(), "it is taken");
+    let sent = sent() - before;
+    assert!(sent < 100_000, "{sent} bytes");
+}
+
 #[tokio::test]
 async fn a_whole_database_is_not_listed() {
     let server = RedisServer::start();

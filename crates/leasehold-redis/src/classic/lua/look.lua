@@ -2,6 +2,8 @@
 --
 -- KEYS[1]  <prefix><name>
 --
--- Returns  what TYPE, GET and PTTL answer; no value where it is no string
+-- Returns  what TYPE, GET and PTTL answer; no value where it is no string, and of one that is longer
+--          than any id, as other data may be, the beginning
 local kind = redis.call('TYPE', KEYS[1]).ok
-return {kind, kind == 'string' and redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}
+local value = kind == 'string' and redis.call('GET', KEYS[1])
+return {kind, value and string.sub(value, 1, 1024), redis.call('PTTL', KEYS[1])}

@@ -67,8 +67,8 @@ const NATIVE: [&str; 4] = ["max_ttl", "quarantine", "repair", "set"];
 #[non_exhaustive]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct RedlockOptions {
-    /// The servers, 3 to 32, each with its own login and retention. All have the same prefix, layout
-    /// and audit limit; the time limit of opening the store is that of the first.
+    /// The servers, 3 to 32, each with its own login and retention. All have the same prefix,
+    /// layout and audit limit. The time limit of opening the store is that of the first.
     pub servers: Vec<RedisOptions>,
     /// How many servers must agree; the smallest majority by default.
     ///

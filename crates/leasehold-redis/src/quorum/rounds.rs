@@ -59,7 +59,7 @@ impl Inner {
         key: &Key,
         round: &mut QuorumRound,
         limit: Duration,
-        propose: impl Fn(Token) -> Command,
+        mut propose: impl FnMut(Token) -> Command,
     ) -> Report {
         let mut report = Report::new(self.size);
         let mut asked = FuturesUnordered::new();

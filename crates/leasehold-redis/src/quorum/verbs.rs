@@ -237,19 +237,15 @@ impl Inner {
             None => QuorumRound::new(config, Token::NONE, at.0, sent),
         };
         let lapses = sent + claim.lease_ttl + limit;
-        let note = |token| {
-            let proposed = Proposed {
-                token,
-                at: sent,
-                held: false,
-            };
-            self.note_here(key, claim, lapses, proposed, StoreTime(0));
-        };
-        let first = round.token();
-        note(first);
-        let propose = |token| {
-            if token != first {
-                note(token);
+        let mut noted = None;
+        let propose = |token: Token| {
+            if noted.replace(token) != Some(token) {
+                let proposed = Proposed {
+                    token,
+                    at: sent,
+                    held: false,
+                };
+                self.note_here(key, claim, lapses, proposed, StoreTime(0));
             }
             propose(token)
         };

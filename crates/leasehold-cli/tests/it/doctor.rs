@@ -237,6 +237,15 @@ async fn a_set_whose_locks_are_short_is_examined() {
     finds(&url, 0, &["note persistence"; 3]).await;
 }
 
+/// It votes at once, so nobody has to mark its servers; and it promises less.
+#[tokio::test]
+async fn a_set_without_quarantine_is_examined() {
+    let servers = Independent::start(3);
+    let url = format!("{}?quarantine=0s", servers.url());
+    let seen = finds(&url, 1, &["warning persistence"; 3]).await;
+    says(promise(&seen), ["until a server restarts without its data"]);
+}
+
 #[tokio::test]
 async fn a_right_that_a_server_with_a_vote_lacks_is_named_with_the_server() {
     let rights = "on >secret ~leasehold:* resetchannels &leasehold:* +@all";

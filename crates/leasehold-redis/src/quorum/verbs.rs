@@ -95,7 +95,10 @@ impl RedlockStore {
         };
         let mut before = bid.proposed;
         before.held = true;
-        inner.vote(key, &claim, Some(before), at, propose).await
+        Ok(match inner.vote(key, &claim, Some(before), at, propose).await? {
+            Reply::Taken => Reply::Gone,
+            reply => reply,
+        })
     }
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Outcome {
@@ -188,11 +191,12 @@ impl Inner {
                 let blocked_until = at + left;
                 Reply::Busy { blocked_until }
             }
-            RoundVerdict::Taken if before.is_none_or(|before| !before.held) => {
+            // A release would end what the other client has.
+            RoundVerdict::Taken => {
                 self.claims.remove(key, id);
                 Reply::Taken
             }
-            RoundVerdict::Taken | RoundVerdict::Gone => {
+            RoundVerdict::Gone => {
                 self.release_ended(key, id);
                 Reply::Gone
             }

@@ -100,6 +100,21 @@ async fn first_grant(store: &RedlockStore, mut next: impl FnMut() -> Claim) -> T
     timeout(SOON, granted).await.expect("a grant")
 }
 
+/// The servers have forgotten it, and another client has come with its id: that one keeps the key.
+#[tokio::test]
+async fn a_claim_whose_id_is_anothers_by_now_takes_nothing_from_it() {
+    let set = Set::start(3, "quarantine=0s&node_timeout=10s").await;
+    let (store, other) = (set.store().await, set.store().await);
+    let former = claim(&store, 1, SOON);
+    granted(&store, 1, SOON).await;
+    for server in &set.servers {
+        server.command(&["FLUSHALL"]);
+    }
+    granted(&other, 1, SOON).await;
+    assert_eq!(answered(&store, &former).await, ClaimReply::Taken);
+    released(&other, 1).await;
+}
+
 /// Its client asks again, so what it has proposed is not withdrawn: a withdrawal that reached a server
 /// late would take a vote that the claim holds by.
 #[tokio::test]

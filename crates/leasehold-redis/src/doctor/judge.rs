@@ -137,26 +137,26 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
 
 /// Whether a voter votes, or a server that keeps all locks grants.
 pub(super) fn votes(vote: Vote, part: Part) -> Finding {
-    let is_voter = part == Part::Voter;
-    let check = if is_voter { "vote" } else { "quarantine" };
+    let alone = part != Part::Voter;
+    let check = if alone { "quarantine" } else { "vote" };
     let finding = |found: &str| Finding::new(Severity::Warning, check, found);
     let seconds = |left: Duration| left.as_secs() + 1;
-    let finding = match (vote, is_voter) {
-        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it grants"),
-        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it votes"),
-        (Vote::After(left), false) => finding(&format!("it grants again after {} s", seconds(left)))
+    let finding = match (vote, alone) {
+        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it grants"),
+        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it votes"),
+        (Vote::After(left), true) => finding(&format!("it grants again after {} s", seconds(left)))
             .meaning("until then holders keep their locks, and everybody else waits"),
-        (Vote::After(left), true) => finding(&format!("it votes again after {} s", seconds(left)))
+        (Vote::After(left), false) => finding(&format!("it votes again after {} s", seconds(left)))
             .meaning("until then the other servers must form the quorum without it"),
-        (Vote::Restarted, false) => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the first claim; after that it grants again"),
         (Vote::Restarted, true) => finding("it was restarted, and has received no claim since")
+            .meaning("its quarantine starts with the first claim; after that it grants again"),
+        (Vote::Restarted, false) => finding("it was restarted, and has received no claim since")
             .meaning("its quarantine starts with the next claim; after that it votes again"),
-        (Vote::Unmarked, false) => finding("it has no mark: it is new, or has lost its data")
+        (Vote::Unmarked, true) => finding("it has no mark: it is new, or has lost its data")
             .meaning("its quarantine starts with the first claim; after that it grants"),
-        (Vote::Unmarked, true) => finding("it has never been used in a set")
+        (Vote::Unmarked, false) => finding("it has never been used in a set")
             .meaning("its quarantine starts with the first claim; after that it votes"),
-        (Vote::Foreign, false) => {
+        (Vote::Foreign, true) => {
             let found = "it belongs to clients with other settings";
             return Finding::new(Severity::Unsafe, check, found)
                 .meaning("it refuses clients with these settings")
@@ -165,7 +165,7 @@ pub(super) fn votes(vote: Vote, part: Part) -> Finding {
                      changes the server's",
                 );
         }
-        (Vote::Foreign, true) => {
+        (Vote::Foreign, false) => {
             let found = "it belongs to another set of servers, or to clients with other settings";
             return finding(found)
                 .meaning("it does not vote in this set")

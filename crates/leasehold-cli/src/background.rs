@@ -15,6 +15,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::exit::{self, Status};
 use crate::failure::Failure;
+use crate::sys;
 
 /// Goes on in two processes. In the one in front that comes back with how it ends.
 #[allow(unsafe_code, reason = "no safe interface forks")]
@@ -65,14 +66,9 @@ pub(crate) struct Front {
 impl Front {
     /// Completes when it has ended before the lock was held.
     pub(crate) async fn end(&self) {
-        let Ok(stream) = self.stream.try_clone() else {
-            return;
-        };
-        let watched = stream.set_nonblocking(true);
-        let watched = watched.and_then(|()| tokio::net::UnixStream::from_std(stream));
-        if let Ok(stream) = watched {
+        if let Some(ended) = sys::readable(&self.stream) {
             // It says nothing before it is told that the lock is held.
-            let _ = stream.readable().await;
+            ended.await;
         }
         if self.left.get() {
             std::future::pending::<()>().await;
@@ -92,7 +88,6 @@ impl Front {
             rustix::stdio::dup2_stderr(&null)?;
         }
         let mut stream = &self.stream;
-        stream.set_nonblocking(false)?;
         let told = stream.write_all(b"h");
         Ok(told.is_ok() && stream.read_exact(&mut [0]).is_ok())
     }

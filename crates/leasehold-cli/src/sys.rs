@@ -2,12 +2,13 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
+use signal_hook::low_level::raise;
 
 /// The name of this machine, as others see it beside our claims.
 pub(crate) fn host() -> String {
@@ -75,23 +76,36 @@ pub(crate) fn die_with(parent: Pid) -> io::Result<()> {
     }
 }
 
-/// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
-#[allow(unsafe_code, reason = "no safe interface asks without changing")]
-pub(crate) fn is_ignored(signal: Signal) -> bool {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action changes nothing, and `now` is writable and of the right type; it
-    // is read only after a success that has filled it (and all zeroes are a valid value).
+/// What a signal does; from now on that, if it is given. Nothing where it is no signal.
+#[allow(unsafe_code, reason = "restoring the default action needs sigaction")]
+fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: a null new action changes nothing; else it is one of `without_code`, or was found here.
+    // `before` is writable and of the right type, and all zeroes are a valid value of it.
     unsafe {
-        libc::sigaction(signal.as_raw(), ptr::null(), now.as_mut_ptr()) == 0
-            && now.assume_init().sa_sigaction == libc::SIG_IGN
+        let is_known = libc::sigaction(signal, new, before.as_mut_ptr()) == 0;
+        is_known.then_some(before.assume_init())
     }
 }
 
+/// The action of a signal that runs no code of ours: the default one, or to ignore it.
+#[allow(unsafe_code, reason = "an action has fields that the system knows")]
+fn without_code(does: libc::sighandler_t) -> libc::sigaction {
+    // SAFETY: all zeroes are a valid action, with no flags and an empty mask.
+    let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
+    action.sa_sigaction = does;
+    action
+}
+
+/// Whether this process ignores the signal, as `nohup` arranges for SIGHUP.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    action(signal.as_raw(), None).is_some_and(|now| now.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Ignores the signal from now on, as do the programs that this process becomes or starts.
-#[allow(unsafe_code, reason = "no safe interface changes what a signal does")]
 pub(crate) fn ignore(signal: Signal) {
-    // SAFETY: ignoring a signal runs no code.
-    unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
+    action(signal.as_raw(), Some(&without_code(libc::SIG_IGN)));
 }
 
 /// Has writing fail where a file must not get larger: the signal would end us, and so the job. What we
@@ -103,40 +117,31 @@ pub(crate) fn survive_file_size() {
     }
 }
 
-/// Which signals this thread does not take now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blocked {
-    Nothing,
-    Everything,
-    AllBut(Signal),
-    /// In addition to those that it has not taken before.
-    Also(Signal),
+/// Has this thread not take the signal, or none at all. What it starts inherits that.
+pub(crate) fn block(signal: Option<Signal>) {
+    mask(libc::SIG_BLOCK, signal);
 }
 
-/// Blocks these signals for this thread. What it starts inherits that.
+/// Has this thread take the signal again, or all.
+pub(crate) fn unblock(signal: Option<Signal>) {
+    mask(libc::SIG_UNBLOCK, signal);
+}
+
 #[allow(
     unsafe_code,
     reason = "the signal mask of a thread needs the C library"
 )]
-pub(crate) fn block(blocked: Blocked) {
+fn mask(how: i32, signal: Option<Signal>) {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the set is writable, of the right type, and initialised by `sigemptyset` or
     // `sigfillset`; the calls cannot fail with these arguments.
     unsafe {
-        match blocked {
-            Blocked::Nothing | Blocked::Also(_) => libc::sigemptyset(set.as_mut_ptr()),
-            Blocked::Everything | Blocked::AllBut(_) => libc::sigfillset(set.as_mut_ptr()),
-        };
-        let how = match blocked {
-            Blocked::Also(signal) => {
-                libc::sigaddset(set.as_mut_ptr(), signal.as_raw());
-                libc::SIG_BLOCK
+        match signal {
+            None => libc::sigfillset(set.as_mut_ptr()),
+            Some(signal) => {
+                libc::sigemptyset(set.as_mut_ptr());
+                libc::sigaddset(set.as_mut_ptr(), signal.as_raw())
             }
-            Blocked::AllBut(signal) => {
-                libc::sigdelset(set.as_mut_ptr(), signal.as_raw());
-                libc::SIG_SETMASK
-            }
-            Blocked::Nothing | Blocked::Everything => libc::SIG_SETMASK,
         };
         libc::pthread_sigmask(how, set.as_ptr(), ptr::null_mut());
     }
@@ -174,7 +179,6 @@ pub(crate) fn next_signal(_signals: &[Signal]) -> Option<(i32, Option<Pid>)> {
 
 /// Ends this process by the signal, whatever is done about it now, and without a core dump of ours.
 /// Returns where that is impossible.
-#[allow(unsafe_code, reason = "restoring the default action needs sigaction")]
 pub(crate) fn die_by(signal: i32) {
     #[cfg(target_os = "linux")]
     let _ = {
@@ -186,31 +190,21 @@ pub(crate) fn die_by(signal: i32) {
         maximum: Some(0),
     };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-    block(Blocked::Nothing);
-    // SAFETY: all zeroes are a valid action: the default one; what is no signal is refused.
-    unsafe {
-        let default = MaybeUninit::<libc::sigaction>::zeroed();
-        libc::sigaction(signal, default.as_ptr(), ptr::null_mut());
-        libc::raise(signal);
-    }
+    unblock(None);
+    action(signal, Some(&without_code(libc::SIG_DFL)));
+    let _ = raise(signal);
 }
 
 /// Stops this process as Ctrl-Z at a terminal would, and returns when it was continued.
 ///
 /// Returns at once where that is impossible: nobody could continue a process whose group has no
 /// parent outside, so the kernel discards the signal.
-#[allow(unsafe_code, reason = "restoring the default action needs sigaction")]
 pub(crate) fn stop_self() {
-    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zeroes are a valid action: the default one, with no flags and an empty mask.
-    // Both pointers are to live values of the right type; the action put back is the one that was
-    // found. Signals to this thread are delivered before `raise` returns.
-    unsafe {
-        let default = MaybeUninit::<libc::sigaction>::zeroed();
-        if libc::sigaction(libc::SIGTSTP, default.as_ptr(), before.as_mut_ptr()) == 0 {
-            libc::raise(libc::SIGTSTP);
-            libc::sigaction(libc::SIGTSTP, before.as_ptr(), ptr::null_mut());
-        }
+    let default = without_code(libc::SIG_DFL);
+    if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
+        // Signals to this thread are delivered before that returns.
+        let _ = raise(libc::SIGTSTP);
+        action(libc::SIGTSTP, Some(&before));
     }
 }
 
@@ -249,9 +243,7 @@ pub(crate) fn close_from(first: RawFd) {
     unsafe_code,
     reason = "the runtime offers no other way to wait for a descriptor"
 )]
-pub(crate) fn readable(fd: &OwnedFd) -> Option<impl Future<Output = ()>> {
-    use std::os::fd::AsFd;
-
+pub(crate) fn readable(fd: &impl AsFd) -> Option<impl Future<Output = ()>> {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 

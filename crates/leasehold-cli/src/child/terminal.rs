@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, getpgrp};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
-use crate::sys::{self, Blocked};
+use crate::sys;
 
 /// The controlling terminal of this process. The child's group is another than
 /// ours, and a terminal serves one group at a time: the foreground is handed to
@@ -27,7 +27,7 @@ impl Terminal {
         let modes = tcgetattr(&tty).ok();
         // A background process that takes the terminal, or writes to one that is set so, is stopped
         // otherwise.
-        sys::block(Blocked::Also(Signal::TTOU));
+        sys::block(Some(Signal::TTOU));
         Some(Self { tty, modes })
     }
 

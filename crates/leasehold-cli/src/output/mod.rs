@@ -29,7 +29,7 @@ pub(crate) use fields::{ByKey, Fields, Tokens};
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::sys::{self, Blocked};
+use crate::sys;
 
 /// How each line begins that is for people.
 pub(crate) const PREFIX: &str = "leasehold: ";
@@ -316,7 +316,7 @@ impl LineWriter {
         let (lines, taken) = mpsc::sync_channel::<(String, Sender<()>)>(MOST_LINES);
         let write = move || {
             // They are for the other thread.
-            sys::block(Blocked::Everything);
+            sys::block(None);
             for (line, _written) in taken {
                 let _ = io::stderr().lock().write_all(line.as_bytes());
             }

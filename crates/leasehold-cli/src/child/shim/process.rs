@@ -24,7 +24,7 @@ use super::reaping::{is_alone_after, reap_all_but};
 use super::{Environment, MOST_DESCRIPTORS, Report, Request};
 use crate::env;
 use crate::exit;
-use crate::sys::{self, Blocked};
+use crate::sys;
 
 /// The longest pause between two rounds of killing: who sleeps in the kernel ends when it wakes.
 const LONGEST_ROUND: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ enum Stage {
 /// Is the shim, to its end. Answers the exit status, which nobody reads; nothing where it was not
 /// leasehold that has started it.
 pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
-    sys::block(Blocked::Everything);
+    sys::block(None);
     let with_children = arguments.next()? == "true";
     let program = arguments.next()?;
     if !is_from_leasehold() {
@@ -164,7 +164,7 @@ fn start(
         if ignores_children {
             sys::ignore(Signal::CHILD);
         }
-        sys::block(Blocked::Nothing);
+        sys::unblock(None);
         let mut command = Command::new(&program);
         command.args(&arguments);
         for (name, value) in &environment {
@@ -195,7 +195,7 @@ fn stay_alone() -> io::Result<UnixStream> {
     let (woken, wake) = UnixStream::pair()?;
     woken.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(libc::SIGCHLD, wake)?;
-    sys::block(Blocked::AllBut(Signal::CHILD));
+    sys::unblock(Some(Signal::CHILD));
     Report::Began.write(stdio::stdin());
     Ok(woken)
 }

@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use self::probe::Probe;
-use self::shim::{Report, Request};
+use self::shim::{Report, go_on};
 use self::terminal::Terminal;
 use crate::exit::Status;
 use crate::failure::Failure;
@@ -140,7 +140,7 @@ impl Child {
     pub(crate) fn outlast(&mut self) -> Option<Vec<Pid>> {
         // It is reaped there, because it would hide who else has ended.
         self.reaped = cfg!(target_os = "linux");
-        Request::Outlast.write(&self.reports);
+        go_on(&self.reports);
         let left = tree::descendants(self.shim.pid);
         let someone = match self.reaped {
             true => !left.is_empty(),

@@ -30,7 +30,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 pub(super) use self::process::run;
-pub(super) use self::report::{Report, Request};
+pub(super) use self::report::{Report, go_on};
 use super::{SHIM, Start, this_program};
 use crate::duration::spoken;
 
@@ -117,24 +117,23 @@ impl Shim {
         };
         let command = Pid::from_raw(command).ok_or(io::ErrorKind::InvalidData)?;
         before(command);
-        Request::Begin.write(&self.socket);
+        go_on(&self.socket);
         match Report::receive(&mut self.socket)? {
             Report::Began => Ok(command),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
-    /// Sends descriptors with the length of a text, then the text.
+    /// Sends descriptors with a first byte, then a text.
     fn send(&mut self, descriptors: &[BorrowedFd<'_>], text: &[u8]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::ArgumentListTooLong.into());
         }
-        let length = text.len().to_ne_bytes();
         sendmsg(
             &self.socket,
-            &[IoSlice::new(&length)],
+            &[IoSlice::new(&[0])],
             &mut control,
             SendFlags::empty(),
         )?;

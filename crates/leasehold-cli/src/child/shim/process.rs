@@ -18,10 +18,12 @@ use rustix::process::{
     wait, waitid,
 };
 use rustix::stdio;
+use serde::Deserialize;
 
 use super::super::tree;
 use super::reaping::{is_alone_after, reap_all_but};
-use super::{Environment, MOST_DESCRIPTORS, Report, Request};
+use super::report::may_go_on;
+use super::{Environment, MOST_DESCRIPTORS, Report};
 use crate::env;
 use crate::exit;
 use crate::sys;
@@ -98,16 +100,12 @@ fn is_from_leasehold() -> bool {
 fn receive() -> io::Result<(Vec<OwnedFd>, Environment)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut length = [0; size_of::<usize>()];
-    let received = recvmsg(
+    recvmsg(
         stdio::stdin(),
-        &mut [IoSliceMut::new(&mut length)],
+        &mut [IoSliceMut::new(&mut [0])],
         &mut control,
         RecvFlags::empty(),
     )?;
-    if received.bytes != length.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
     let descriptors = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
         _ => Vec::new(),
@@ -116,10 +114,9 @@ fn receive() -> io::Result<(Vec<OwnedFd>, Environment)> {
     for descriptor in &descriptors {
         fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
     }
-    let length = u64::try_from(usize::from_ne_bytes(length)).unwrap_or(u64::MAX);
-    let mut text = Vec::new();
-    io::stdin().take(length).read_to_end(&mut text)?;
-    Ok((descriptors, serde_json::from_slice(&text)?))
+    // To the end of the text and not of what can be read: the socket stays open.
+    let mut text = serde_json::Deserializer::from_reader(io::stdin().lock());
+    Ok((descriptors, Environment::deserialize(&mut text)?))
 }
 
 /// Starts the command: what it arranges for itself before its program begins is done in a copy of
@@ -158,7 +155,7 @@ fn start(
         let pid = getpid().as_raw_nonzero().get();
         // A leasehold that has gone has no lock either, if this process was stopped for long.
         rustix::io::write(&reports, &Report::Started(pid).to_bytes())?;
-        if Request::read(reports.as_fd()) != Some(Request::Begin) {
+        if !may_go_on(reports.as_fd()) {
             return Err(io::ErrorKind::Interrupted.into());
         }
         if ignores_children {
@@ -228,7 +225,7 @@ fn watch(child: Pid, with_children: bool, mut woken: UnixStream) -> u8 {
         if !is_said {
             continue;
         }
-        if Request::read(reports) == Some(Request::Outlast) {
+        if may_go_on(reports) {
             stage = Stage::Left;
             continue;
         }

@@ -3,10 +3,12 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use serde::{Deserialize, Serialize};
+
 use super::late;
 
 /// What the shim says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::child) enum Report {
     /// The command is there, with this process id, and its program has not begun.
     Started(i32),
@@ -25,34 +27,18 @@ pub(in crate::child) enum Report {
 }
 
 impl Report {
-    pub(in crate::child) const LENGTH: usize = 5;
+    /// All are so long, with spaces behind.
+    pub(in crate::child) const LENGTH: usize = 32;
 
     pub(super) fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let (tag, value) = match self {
-            Self::Started(pid) => (b's', pid),
-            Self::Began => (b'b', 0),
-            Self::Failed(error) => (b'f', error),
-            Self::Stopped(signal) => (b't', signal),
-            Self::Exited(code) => (b'e', code),
-            Self::Killed(signal) => (b'k', signal),
-            Self::Alone => (b'a', 0),
-        };
-        let [a, b, c, d] = value.to_ne_bytes();
-        [tag, a, b, c, d]
+        let mut bytes = [b' '; Self::LENGTH];
+        // None is longer.
+        let _ = serde_json::to_writer(&mut bytes[..], &self);
+        bytes
     }
 
-    pub(in crate::child) fn from_bytes([tag, value @ ..]: [u8; Self::LENGTH]) -> Option<Self> {
-        let value = i32::from_ne_bytes(value);
-        Some(match tag {
-            b's' => Self::Started(value),
-            b'b' => Self::Began,
-            b'f' => Self::Failed(value),
-            b't' => Self::Stopped(value),
-            b'e' => Self::Exited(value),
-            b'k' => Self::Killed(value),
-            b'a' => Self::Alone,
-            _ => return None,
-        })
+    pub(in crate::child) fn from_bytes(bytes: [u8; Self::LENGTH]) -> Option<Self> {
+        serde_json::from_slice(&bytes).ok()
     }
 
     /// What the shim says next; an error if the command's program did not begin.
@@ -71,30 +57,15 @@ impl Report {
     }
 }
 
-/// What leasehold says to the shim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(in crate::child) enum Request {
-    /// Have the command's program begin.
-    Begin = b'b',
-    /// The command has ended: report when nothing is left of what the command had started. The
-    /// command's number is not used any more.
-    Outlast = b'o',
+/// Has the shim go on: first with the command's program; after the command's end to report when
+/// nothing is left of what it had started, while the command's number is not used any more. A shim that
+/// is not there any more shows when its reports are read.
+pub(in crate::child) fn go_on(shim: impl AsFd) {
+    let _ = rustix::io::write(shim, b"g");
 }
 
-impl Request {
-    /// A shim that is not there any more shows when its reports are read.
-    pub(in crate::child) fn write(self, to: impl AsFd) {
-        let _ = rustix::io::write(to, &[self as u8]);
-    }
-
-    /// What leasehold says next; nothing when it has closed its end.
-    pub(super) fn read(from: BorrowedFd<'_>) -> Option<Self> {
-        let mut byte = [0];
-        match (rustix::io::read(from, &mut byte), byte) {
-            (Ok(1), [b'b']) => Some(Self::Begin),
-            (Ok(1), [b'o']) => Some(Self::Outlast),
-            _ => None,
-        }
-    }
+/// Waits until leasehold says so. Answers whether it has: else it has closed its end.
+pub(super) fn may_go_on(leasehold: BorrowedFd<'_>) -> bool {
+    let mut byte = [0_u8];
+    rustix::io::read(leasehold, &mut byte) == Ok(1)
 }

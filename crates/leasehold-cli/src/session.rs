@@ -26,7 +26,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Connects through outages of the store as long as there is time; until a signal.
-    pub(crate) async fn connect(
+    async fn connect(
         store: &CommandSettings,
         settings: &Settings,
         (keys, patience): (&[String], Patience),

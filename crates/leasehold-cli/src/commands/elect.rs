@@ -1,6 +1,7 @@
 //! `leasehold elect`: a command where it leads, term after term; `--observe`: who leads, one line for
 //! each change.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use leasehold::{Key, Leader, Settings, Token};
@@ -14,7 +15,7 @@ use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, Printer, escape};
 use crate::retries::Patience;
 use crate::run_child::RunChild;
-use crate::session::{Session, leave};
+use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::{OwnerView, known, to_the_second};
 use crate::{lease_status, store_warnings};
@@ -82,19 +83,12 @@ async fn observe(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure>
     let settings = Settings::default().with_ttl(store.ttl().value);
     settings.check()?;
     let patience = Patience::of(store).for_ever();
-    let asking = (std::slice::from_ref(&args.key), patience);
-    let signals = Signals::listen()?;
-    let connecting = Session::connect(store, &settings, asking, signals, printer);
-    let mut session = match connecting.await {
-        Err(failure) if failure.signal.is_some() => return Ok(exit::OK.into()),
-        session => session?,
-    };
-    let (client, signals) = (&session.client, &mut session.signals);
-    let watch = async {
-        let mut leaders = client.election(&args.key)?.observe();
+    let watch = async |session: &mut Session<'_>| {
+        let mut leaders = session.client.election(&args.key)?.observe();
+        let signals = &mut session.signals;
         loop {
             let told = tokio::select! {
-                _ = signals.next() => return Ok(()),
+                _ = signals.next() => return Ok(exit::OK.into()),
                 told = leaders.next() => told.map_err(Failure::from),
             };
             let is_read = match told {
@@ -110,13 +104,16 @@ async fn observe(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure>
                 }
             };
             if !is_read {
-                return Ok(());
+                return Ok(exit::OK.into());
             }
         }
     };
-    let watched: Result<(), Failure> = watch.await;
-    leave(client).await;
-    watched.map(|()| exit::OK.into())
+    let (asking, signals) = ((from_ref(&args.key), patience), Signals::listen()?);
+    match Session::with(store, &settings, asking, signals, printer, watch).await {
+        // That is how it is to end, also where the store has not answered yet.
+        Err(failure) if failure.signal.is_some() => Ok(exit::OK.into()),
+        watched => watched,
+    }
 }
 
 fn text(args: &ElectArgs, leader: Option<&Leader>, printer: &Printer) -> Result<String, Failure> {

@@ -160,17 +160,6 @@ async fn what_was_ignored_stays_ignored() {
 }
 
 #[tokio::test]
-async fn killed_itself_it_takes_the_command_along() {
-    let process = Store::memory().spawn(("run k -- sh -c", WAITER));
-    let up = process.prints("up ").await;
-    let child: i32 = up["up ".len()..].parse().unwrap();
-    let child = rustix::process::Pid::from_raw(child).unwrap();
-    rustix::process::test_kill_process(child).unwrap();
-    // Its output ends when the child has gone: both held the same pipes.
-    process.ends_by(Signal::KILL).await.has_code(None);
-}
-
-#[tokio::test]
 async fn events_in_json() {
     let run = ("run --json k -- sh -c", "exit 3");
     let ended = ends(&Store::memory(), run, 3).await;

@@ -84,11 +84,13 @@ pub(crate) fn pid(text: &str) -> Pid {
 }
 
 async fn the_lock_is_released_when_the_command_ends(store: &Store) {
-    let script = "sleep 600 > /dev/null 2>&1 & echo $!";
-    let ended = store.run(&("run k -- sh -c", script)).await;
-    ended.has_been_quiet(Some(0));
-    assert!(is_free(store).await);
-    kill_process(pid(ended.stdout.trim()), Signal::KILL).expect("it runs on");
+    for left in ["sleep 600", "setsid sleep 600"] {
+        let script = format!("{left} > /dev/null 2>&1 & echo $!");
+        let ended = store.run(&("run k -- sh -c", script)).await;
+        ended.has_been_quiet(Some(0));
+        assert!(is_free(store).await);
+        kill_process(pid(ended.stdout.trim()), Signal::KILL).expect("it runs on");
+    }
 }
 
 async fn with_children_the_lock_is_held_until_all_are_gone(store: &Store) {

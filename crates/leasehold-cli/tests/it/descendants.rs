@@ -50,10 +50,13 @@ async fn killed_itself_it_takes_a_command_of_another_user_along() {
 
 #[tokio::test]
 async fn killed_itself_it_takes_along_all_that_the_command_has_started() {
-    let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
-    all_up(&process).await;
-    process.signal_group(Signal::KILL);
-    process.finish().await.has_code(None);
+    for kill in [Process::signal, Process::signal_group] {
+        let process = Store::memory().spawn(("run k -- bash -c", SCATTERED));
+        all_up(&process).await;
+        kill(&process, Signal::KILL);
+        // Its output ends when they have gone: all held the same pipes.
+        process.finish().await.has_code(None);
+    }
 }
 
 #[tokio::test]
@@ -64,15 +67,6 @@ async fn a_lost_lock_ends_all_that_the_command_has_started() {
     all_up(&process).await;
     store.run("break --yes k").await;
     process.finish().await.has_code(Some(79));
-}
-
-#[tokio::test]
-async fn what_the_command_leaves_behind_when_it_ends_by_itself_runs_on() {
-    let store = Store::memory();
-    let script = "setsid sleep 60 > /dev/null 2>&1 & echo $!";
-    let ended = ends(&store, &("run k -- sh -c", script), 0).await;
-    let left = Pid::from_raw(ended.stdout.trim().parse().unwrap()).unwrap();
-    kill_process(left, Signal::KILL).expect("it runs on");
 }
 
 #[tokio::test]

@@ -80,13 +80,6 @@ impl Status {
         }
     }
 
-    /// A signal ended us, and no command ran. Nothing is waited for much longer.
-    pub(crate) fn ended_by(signal: Signal) -> Self {
-        let status = Self::of_signal(signal.as_raw());
-        status.at_the_latest();
-        status
-    }
-
     /// The lease was lost under the command.
     pub(crate) fn lost(self) -> Self {
         Self { code: LOST, ..self }

@@ -55,9 +55,11 @@ impl Failure {
 
     /// A signal has ended us, and no command ran. Nothing is waited for much longer.
     pub(crate) fn ended_by(signal: Signal) -> Self {
+        let status = Status::of_signal(signal.as_raw());
+        status.at_the_latest();
         Self {
             signal: Some(signal),
-            ..Self::new(Status::ended_by(signal).code, "")
+            ..Self::new(status.code, "")
         }
     }
 

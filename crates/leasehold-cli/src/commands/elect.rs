@@ -53,7 +53,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 pause = pause_after(Duration::ZERO, pause);
             }
             tokio::select! {
-                signal = session.signals.next() => return Ok(Status::ended_by(signal)),
+                signal = session.signals.next() => return Err(Failure::ended_by(signal)),
                 () = sleep(pause) => {}
             }
         }

@@ -95,7 +95,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
             read.map(|_| Status::default())
         }
         Ok(Err(failure)) => Err(failure),
-        Err(signal) => Ok(Status::ended_by(signal)),
+        Err(signal) => Err(Failure::ended_by(signal)),
     };
     leave(&bench.client).await;
     status

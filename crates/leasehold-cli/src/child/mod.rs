@@ -88,11 +88,13 @@ pub(crate) struct Reach {
 }
 
 impl Child {
-    /// Starts the child, in front of the terminal if there is one for it.
+    /// Starts the child, in front of the terminal if there is one for it. One that may not begin any
+    /// more is killed before its program begins.
     pub(crate) fn start(
         mut shim: Shim,
         start: &Start<'_>,
         terminal: Option<&Terminal>,
+        may_begin: impl FnOnce() -> bool,
     ) -> io::Result<Self> {
         // Before the command begins: a lack of descriptors would give its lock back while it runs.
         let reports = shim.socket.try_clone()?;
@@ -106,6 +108,7 @@ impl Child {
                     terminal.give(started);
                 }
             }
+            may_begin()
         };
         let pid = match shim.start(start, before) {
             Ok(pid) => pid,
@@ -320,7 +323,7 @@ mod tests {
             environment: Vec::new(),
             child_fds: Vec::new(),
         };
-        Child::start(Shim { pid, socket }, &start, None).unwrap_err();
+        Child::start(Shim { pid, socket }, &start, None, || true).unwrap_err();
         assert_eq!(late.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 }

@@ -69,7 +69,9 @@ impl<'a> Supervision<'a> {
         signals.hear_stops()?;
         let terminal = Terminal::open();
         let program = start.program;
-        let child = Child::start(shim, start, terminal.as_ref());
+        // To come so far may have taken longer than the lease.
+        let may_begin = || !policy.strikes() || !LeaseStatus::of(held).remaining.is_zero();
+        let child = Child::start(shim, start, terminal.as_ref(), may_begin);
         Ok(Self {
             printer,
             signals,

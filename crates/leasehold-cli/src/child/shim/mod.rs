@@ -104,8 +104,13 @@ impl Shim {
     }
 
     /// Starts the command, and answers its process id. `before` is done when the command's group is
-    /// there, and its program has not begun. An error is the command's: why it does not run.
-    pub(super) fn start(&mut self, start: &Start<'_>, before: impl FnOnce(Pid)) -> io::Result<Pid> {
+    /// there, and its program has not begun; it answers whether that may. An error is the command's: why
+    /// it does not run.
+    pub(super) fn start(
+        &mut self,
+        start: &Start<'_>,
+        before: impl FnOnce(Pid) -> bool,
+    ) -> io::Result<Pid> {
         let stdin = io::stdin();
         self.socket.set_read_timeout(Some(START_TIMEOUT))?;
         self.socket.set_write_timeout(Some(START_TIMEOUT))?;
@@ -116,8 +121,12 @@ impl Shim {
             return Err(io::ErrorKind::InvalidData.into());
         };
         let command = Pid::from_raw(command).ok_or(io::ErrorKind::InvalidData)?;
-        before(command);
-        go_on(&self.socket);
+        if before(command) {
+            go_on(&self.socket);
+        } else {
+            // The shim takes that for the end of the program.
+            let _ = kill_process(command, Signal::KILL);
+        }
         match Report::receive(&mut self.socket)? {
             Report::Began => Ok(command),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -167,4 +176,36 @@ pub(super) fn late(error: io::Error) -> io::Error {
 /// Reaps the children of this process that have ended, but for a shim whose number is in use.
 pub(super) fn reap_others() {
     reaping::reap_all_but(Pid::from_raw(IN_USE.load(Ordering::Relaxed)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// As of a shim that was stopped for longer than the lease: the lock is another's by now.
+    #[test]
+    fn a_command_that_may_not_begin_any_more_does_not() {
+        let mut command = Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, (socket, mut theirs)) = (Pid::from_child(&command), UnixStream::pair().unwrap());
+        let started = Report::Started(pid.as_raw_nonzero().get());
+        for report in [started, Report::Began] {
+            theirs.write_all(&report.to_bytes()).unwrap();
+        }
+        let start = Start {
+            program: "sleep".as_ref(),
+            environment: Vec::new(),
+            child_fds: Vec::new(),
+        };
+        let mut shim = Shim { pid, socket };
+        assert_eq!(shim.start(&start, |_| false).unwrap(), pid);
+        assert_eq!(command.wait().unwrap().signal(), Some(libc::SIGKILL));
+        drop(shim);
+        let mut told = Vec::new();
+        theirs.read_to_end(&mut told).unwrap();
+        assert!(told.ends_with(b"[]"), "it was told to go on: {told:?}");
+    }
 }

@@ -71,9 +71,8 @@ impl UserFile {
     /// All of it.
     pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
         let bytes = self.start(LONGEST + 1)?;
-        let refused = || io::Error::new(ErrorKind::FileTooLarge, "it has more than 1 MiB");
-        let is_whole = u64::try_from(bytes.len()).is_ok_and(|length| length <= LONGEST);
-        is_whole.then_some(bytes).ok_or_else(refused)
+        not_longer(&bytes)?;
+        Ok(bytes)
     }
 
     /// The beginning of it, of so many bytes at most.
@@ -119,6 +118,17 @@ impl UserFile {
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
             locked => Ok(locked.map(|()| true)?),
         }
+    }
+}
+
+/// Refuses what is not read, and so what could not be read again.
+fn not_longer(content: &[u8]) -> io::Result<()> {
+    match u64::try_from(content.len()) {
+        Ok(0..=LONGEST) => Ok(()),
+        _ => Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            "it has more than 1 MiB",
+        )),
     }
 }
 
@@ -201,6 +211,7 @@ impl<'a> Draft<'a> {
         if path.file_name().is_none() {
             return Err(ErrorKind::InvalidFilename.into());
         }
+        not_longer(content)?;
         // The standard library seeds each with random keys.
         let random = RandomState::new().build_hasher().finish();
         let at = path.with_file_name(format!(".leasehold-{random:016x}.new"));
@@ -306,6 +317,21 @@ mod tests {
         leads(&way);
         file.is_there().unwrap_err();
         file.remove().unwrap_err();
+    }
+
+    /// As of the leases of thousands of keys: nobody could renew or release them.
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let longer = vec![b' '; 1024 * 1024 + 1];
+        let refused = Draft::new(&path, 0o600, &longer).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        let longest = Draft::new(&path, 0o600, &longer[1..]).unwrap();
+        longest.put().unwrap();
+        let read = UserFile::open(&path, Links::Refuse).unwrap();
+        assert_eq!(read.bytes().unwrap(), longer[1..]);
     }
 
     #[test]

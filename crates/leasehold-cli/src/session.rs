@@ -25,14 +25,16 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Connects through outages of the store as long as there is time; until a signal.
-    async fn connect(
+    /// Connects, through outages of the store as long as there is time and until a signal; does the
+    /// work, and leaves the store.
+    pub(crate) async fn with(
         store: &CommandSettings,
         settings: &Settings,
         (keys, patience): (&[String], Patience),
         mut signals: Signals,
         printer: &'a Printer,
-    ) -> Result<Self, Failure> {
+        work: impl AsyncFnOnce(&mut Self) -> Result<Status, Failure>,
+    ) -> Result<Status, Failure> {
         // What the store is that may not be expected of its URL.
         if let Some(Invalid { message, hint, .. }) = warning(&store.named().value) {
             printer.warn_with_hint(message, hint.unwrap_or_default());
@@ -45,24 +47,12 @@ impl<'a> Session<'a> {
         };
         let client = retries.retry(&mut signals, open).await?;
         retries.usable();
-        Ok(Self {
+        let mut session = Self {
             client,
             retries,
             signals,
             printer,
-        })
-    }
-
-    /// Connects, does the work, and leaves the store.
-    pub(crate) async fn with(
-        store: &CommandSettings,
-        settings: &Settings,
-        asking: (&[String], Patience),
-        signals: Signals,
-        printer: &'a Printer,
-        work: impl AsyncFnOnce(&mut Self) -> Result<Status, Failure>,
-    ) -> Result<Status, Failure> {
-        let mut session = Self::connect(store, settings, asking, signals, printer).await?;
+        };
         let status = work(&mut session).await;
         leave(&session.client).await;
         status

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 use crate::duration::spoken;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
+use crate::lease_status;
 use crate::lock_request::{Acquired, LockRequest};
 use crate::output::{Event, Printer};
 use crate::retries::Retries;
@@ -19,7 +20,6 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::view::{ClaimView, KeyView};
 use crate::waiting::{Live, SHORT_WAIT};
-use crate::{lease_status, sys};
 
 /// How long asking who holds may take, when it is only for a message.
 const HOLDER_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -147,20 +147,18 @@ type Asking<'a> = Pin<Box<dyn Future<Output = Result<Seen, Failure>> + 'a>>;
 impl<'a> AcquireUi<'a, '_> {
     /// Looks at the key; of several at the one that we wait for, or that is not free.
     fn look(&self, limit: Duration) -> Asking<'a> {
-        let (client, request, start) = (self.client, self.request, self.retries.start);
+        let (client, request) = (self.client, self.request);
         let silent = move || {
             Failure::unanswered(format!("the store did not answer within {}", spoken(limit)))
         };
         let looked = async move {
             let seen = join_all(request.keys.iter().map(|key| client.inspect(key))).await;
             let endless = request.endless(seen.iter().flatten());
-            let (pid, host) = (std::process::id(), sys::host());
-            // Another process may have had our number before us.
-            let oldest = start.elapsed() + Duration::from_secs(1);
+            // Another process may have our number, before us or in another container of this host.
+            let us = Some(request.context(client).to_string());
             let ours = |claim: &ClaimView| {
                 let owner = claim.owner.as_ref();
-                let named = owner.is_some_and(|owner| owner.pid == pid && owner.host == host);
-                named && claim.age.unwrap_or_default() <= oldest
+                owner.is_some_and(|owner| owner.context == us)
             };
             let view = seen.iter().flatten().map(KeyView::from).min_by_key(|view| {
                 let waits = view.waiters.iter().any(ours);

@@ -161,7 +161,7 @@ impl LockRequest {
     }
 
     /// The context of our claims, within that of the outer leasehold.
-    fn context(&self, client: &Client) -> &ClaimContext {
+    pub(crate) fn context(&self, client: &Client) -> &ClaimContext {
         self.context.get_or_init(|| match &self.outer {
             Some(outer) => client.context_within(outer),
             None => client.context(),

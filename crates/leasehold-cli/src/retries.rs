@@ -60,7 +60,7 @@ pub(crate) struct Retries<'a> {
     keys: Vec<String>,
     patience: Patience,
     /// When the time began.
-    pub(crate) start: Instant,
+    start: Instant,
     pauses: Backoff,
     outage: Option<Outage>,
     /// Whether it was said that the store cannot be used.

@@ -111,6 +111,16 @@ async fn a_signal_ends_the_waiting() {
     process.finish().await.has_code(Some(143));
 }
 
+/// Containers may share the name of their host, and each has a process 1.
+#[tokio::test]
+async fn the_first_process_of_another_container_is_another() {
+    let store = Store::redis();
+    let holder = Process::spawn(in_container(&store, "hold k"));
+    holder.prints("").await;
+    let busy = Process::run(in_container(&store, "run -n k -- true")).await;
+    busy.has_ended_saying(Some(75), "(pid 1)");
+}
+
 #[tokio::test]
 async fn with_children_it_ends_after_them() {
     let store = Store::memory();

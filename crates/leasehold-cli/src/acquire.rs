@@ -31,23 +31,11 @@ const LIVE_LINE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a changed position is said where there is no live line; `-v` says each change.
 const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How it came out.
-enum Outcome {
-    Granted(Acquired),
-    /// The store says so.
-    Busy,
-    /// It was not granted in time; whether the store is still there is not known.
-    TimedOut,
-}
-
-impl Outcome {
-    fn of(answer: Result<Option<Acquired>, Error>) -> Result<Self, Failure> {
-        match answer {
-            Ok(Some(got)) => Ok(Self::Granted(got)),
-            Ok(None) => Ok(Self::Busy),
-            Err(error) if error.kind() == ErrorKind::Timeout => Ok(Self::TimedOut),
-            Err(error) => Err(error.into()),
-        }
+/// An answer, of which `None` is that it was not granted in time.
+fn in_time(answer: Result<Option<Acquired>, Error>) -> Result<Option<Acquired>, Failure> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
+        answer => Ok(answer?),
     }
 }
 
@@ -90,29 +78,25 @@ impl Session<'_> {
             live: None,
         };
         let ended = ui.acquire_with_retries(&mut self.signals).await;
-        ui.live = None;
-        printer.show_live(None);
-        let outcome = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
-        match outcome {
-            Outcome::Granted(Acquired { held, recovered }) => {
-                ui.retries.usable();
-                let waited = match ui.retries.interrupted {
-                    true => ui.retries.elapsed(),
-                    // The library knows of its own waiting only.
-                    false => held.waited(),
-                };
-                let announced = ui.told.is_some() || ui.retries.interrupted;
-                printer.event(Event::acquired(
-                    &request.keys,
-                    &lease_status::tokens(&held),
-                    waited,
-                    lease_status::acknowledged(&held),
-                    (recovered, announced),
-                ));
-                Ok(Some(held))
-            }
-            Outcome::Busy | Outcome::TimedOut => ui.busy().await.map(|()| None),
-        }
+        let got = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
+        let Some(Acquired { held, recovered }) = got else {
+            return ui.busy().await.map(|()| None);
+        };
+        ui.retries.usable();
+        let waited = match ui.retries.interrupted {
+            true => ui.retries.elapsed(),
+            // The library knows of its own waiting only.
+            false => held.waited(),
+        };
+        let announced = ui.told.is_some() || ui.retries.interrupted;
+        printer.event(Event::acquired(
+            &request.keys,
+            &lease_status::tokens(&held),
+            waited,
+            lease_status::acknowledged(&held),
+            (recovered, announced),
+        ));
+        Ok(Some(held))
     }
 }
 
@@ -205,20 +189,26 @@ impl<'a> AcquireUi<'a, '_> {
         })
     }
 
-    /// Tries until there is an answer, or the time is over.
-    async fn acquire_with_retries(&mut self, signals: &mut Signals) -> Result<Outcome, Failure> {
+    /// Tries until there is an answer, or the time is over. `None`: another has it.
+    async fn acquire_with_retries(
+        &mut self,
+        signals: &mut Signals,
+    ) -> Result<Option<Acquired>, Failure> {
         loop {
             let wait = self.retries.left();
             let tried = self.try_acquire(wait, signals).await;
+            self.live = None;
+            self.printer.show_live(None);
             let unheard = self.position == 0 && !wait.is_zero();
             let failure = match tried {
-                Ok(Outcome::TimedOut) if unheard => match self.retries.outage() {
+                Ok(None) if unheard => match self.retries.outage() {
                     Some(failure) => return Err(self.retries.gave_up(failure)),
                     // The time was shorter than an answer takes: it may be free.
                     None => continue,
                 },
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
-                Ok(Outcome::TimedOut) => {
+                // Whether the store is still there is not known.
+                Ok(None) if !wait.is_zero() => {
                     let seen = tokio::select! {
                         signal = signals.next() => return Err(Failure::ended_by(signal)),
                         seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
@@ -229,28 +219,26 @@ impl<'a> AcquireUi<'a, '_> {
                     };
                     return match failure {
                         Some(failure) => Err(self.retries.gave_up(failure)),
-                        None => Ok(Outcome::TimedOut),
+                        None => Ok(None),
                     };
                 }
-                Ok(ending) => return Ok(ending),
+                Ok(got) => return Ok(got),
                 Err(failure) => failure,
             };
             // Whatever place we had is gone.
             if std::mem::take(&mut self.position) != 0 {
                 self.rejoined_before = self.rejoined + 1;
             }
-            self.live = None;
-            self.printer.show_live(None);
             self.retries.pause(failure, signals).await?;
         }
     }
 
-    /// One try.
+    /// One try. `None`: it was not granted in so long.
     async fn try_acquire(
         &mut self,
         wait: Duration,
         signals: &mut Signals,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Option<Acquired>, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
         let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
@@ -269,7 +257,7 @@ impl<'a> AcquireUi<'a, '_> {
             let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return Outcome::of(answer.map_err(|_| silent)?),
+                answer = &mut asking => return in_time(answer.map_err(|_| silent)?),
                 signal = signals.next() => return Err(Failure::ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();

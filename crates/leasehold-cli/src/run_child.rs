@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use leasehold::{Any, Client, MultiLease, Released};
@@ -17,7 +17,9 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
+use crate::recovery::clear;
 use crate::session::Session;
+use crate::user_file::UserFile;
 
 /// How long it may take to say with the lock that its job has failed.
 const NOTE_LIMIT: Duration = Duration::from_secs(1);
@@ -47,8 +49,6 @@ pub(crate) struct Done {
     pub(crate) status: Status,
     /// What was held was lost under it.
     pub(crate) lost: bool,
-    /// Whether the lock is known to be given back, or to be another's.
-    pub(crate) settled: bool,
     /// Whether no other run follows.
     pub(crate) is_last: bool,
 }
@@ -88,16 +88,17 @@ impl<'a> RunChild<'a> {
             .map_err(|error| child::failure(self.program, &error))
     }
 
-    /// Runs the command to its end, and gives the lock back.
+    /// Runs the command to its end, and gives the lock back. `kept`: the file by which a restart goes on.
     pub(crate) async fn run(
         &self,
         session: &mut Session<'_>,
         request: &LockRequest,
         held: MultiLease<Any>,
-        lifeline: Option<BorrowedFd<'_>>,
+        kept: Option<&UserFile>,
     ) -> Result<Done, Failure> {
         let (client, printer) = (&session.client, session.printer);
         let handed_on = self.hand_on(client, printer);
+        let lifeline = kept.map(|kept| kept.file.as_fd());
         let start = Start {
             program: self.program,
             environment: self.environment(client, request, &held, handed_on.as_ref()),
@@ -133,13 +134,16 @@ impl<'a> RunChild<'a> {
         };
         if let Some(released) = released {
             printer.event(Event::released(&request.keys, released == Released::Held));
+            // It is known to be given back, or to be another's.
+            if let Some(kept) = kept {
+                clear(kept, printer);
+            }
         }
         let Ended { status, lost, .. } = ended?;
         let lost = lost || released == Some(Released::AlreadyGone);
         Ok(Done {
             status: if lost { status.lost() } else { status },
             lost,
-            settled: released.is_some(),
             is_last,
         })
     }

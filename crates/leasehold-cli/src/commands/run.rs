@@ -1,6 +1,5 @@
 //! `leasehold run`: a command under a lock.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::args::RunArgs;
@@ -9,7 +8,7 @@ use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::Printer;
-use crate::recovery::{Recovery, clear};
+use crate::recovery::Recovery;
 use crate::run_child::RunChild;
 use crate::session::Session;
 use crate::signals::Signals;
@@ -53,11 +52,7 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         };
         let work = async |session: &mut Session<'_>, held| {
             let kept = recovery.and_then(|recovery| recovery.keep(&held, printer));
-            let lifeline = kept.as_ref().map(|kept| kept.file.as_fd());
-            let done = command.run(session, &request, held, lifeline).await?;
-            if let Some(kept) = kept.filter(|_| done.settled) {
-                clear(&kept, printer);
-            }
+            let done = command.run(session, &request, held, kept.as_ref()).await?;
             Ok(done.status)
         };
         session.hold(&request, work).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{run_at as run, spawn_at as spawn, *};
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::postgres::{Postgres, sql_at};
-use leasehold_testkit::server::{ClientCertificate, Data};
+use leasehold_testkit::server::ClientCertificate;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -71,15 +71,6 @@ async fn a_candidate_stands_again_after_a_silence() {
     assert!(candidate.prints("").await.parse::<u64>().unwrap() > first.parse().unwrap());
     let ended = candidate.ends_by(Signal::TERM).await;
     ended.has_signal(Signal::TERM);
-}
-
-#[tokio::test]
-async fn a_server_that_forgets_ends_the_command() {
-    let server = RedisServer::start();
-    let script = "echo up; exec sleep 60";
-    let holder = printing(&server.url(), ("run --ttl 1s k -- sh -c", script), "up").await;
-    server.restart(Data::Lose);
-    holder.finish().await.has_code(Some(79));
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use crate::child::{self, Ended, LossPolicy, Shim, Start, Supervision};
 use crate::config::{CommandSettings, Setting};
 use crate::connect::{Opening, hand_on, path_of};
 use crate::env;
-use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Printer};
@@ -40,17 +39,6 @@ pub(crate) struct RunChild<'a> {
     is_last: &'a dyn Fn(&Ended) -> bool,
     /// The shim of the first run, which gets ready while the lock is asked for.
     shim: RefCell<Option<Shim>>,
-}
-
-/// What became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Done {
-    /// How we end by it.
-    pub(crate) status: Status,
-    /// What was held was lost under it.
-    pub(crate) lost: bool,
-    /// Whether no other run follows.
-    pub(crate) is_last: bool,
 }
 
 impl<'a> RunChild<'a> {
@@ -95,7 +83,7 @@ impl<'a> RunChild<'a> {
         request: &LockRequest,
         held: MultiLease<Any>,
         kept: Option<&UserFile>,
-    ) -> Result<Done, Failure> {
+    ) -> Result<Ended, Failure> {
         let (client, printer) = (&session.client, session.printer);
         let handed_on = self.hand_on(client, printer);
         let lifeline = kept.map(|kept| kept.file.as_fd());
@@ -114,10 +102,12 @@ impl<'a> RunChild<'a> {
             let child = Supervision::start(shim, &start, (&held, policy), signals, printer)?;
             child.run(self.how.with_children).await
         };
-        let ended: Result<Ended, Failure> = run.await;
-        let is_last = ended.as_ref().map_or(true, self.is_last);
-        if let (true, Ok(ended)) = (is_last, &ended) {
-            ended.status.at_the_latest();
+        let mut ended: Result<Ended, Failure> = run.await;
+        if let Ok(ended) = &mut ended {
+            ended.ends_us = (self.is_last)(ended);
+            if ended.ends_us {
+                ended.status.at_the_latest();
+            }
         }
         let released = match &ended {
             // Whatever is left of it is given back while we leave.
@@ -139,12 +129,16 @@ impl<'a> RunChild<'a> {
                 clear(kept, printer);
             }
         }
-        let Ended { status, lost, .. } = ended?;
-        let lost = lost || released == Some(Released::AlreadyGone);
-        Ok(Done {
-            status: if lost { status.lost() } else { status },
+        let ended = ended?;
+        let lost = ended.lost || released == Some(Released::AlreadyGone);
+        let status = match lost {
+            true => ended.status.lost(),
+            false => ended.status,
+        };
+        Ok(Ended {
+            status,
             lost,
-            is_last,
+            ..ended
         })
     }
 

@@ -31,8 +31,8 @@ pub(crate) struct Ended {
     pub(crate) status: Status,
     /// The lease was lost, or so near its end that the child was told to stop.
     pub(crate) lost: bool,
-    /// Whether a signal to the child was meant for us, too.
-    pub(crate) asks_us_to_end: bool,
+    /// Whether we end, too: a signal to the child was meant for us, or no other run follows.
+    pub(crate) ends_us: bool,
 }
 
 /// The child that runs, its lease, and what is heard meanwhile.
@@ -125,7 +125,7 @@ impl<'a> Supervision<'a> {
         Ok(Ended {
             status: if lost { status.lost() } else { status },
             lost,
-            asks_us_to_end: self.asked.is_some_and(|it| it != Signal::HUP || hung_up),
+            ends_us: self.asked.is_some_and(|it| it != Signal::HUP || hung_up),
         })
     }
 

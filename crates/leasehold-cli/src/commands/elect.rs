@@ -28,7 +28,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
     }
     let request = LockRequest::leader(key, args.note.as_deref(), store)?;
     store_warnings::check_of_election(store)?;
-    let is_last = |ended: &Ended| ended.asks_us_to_end || (args.once && !ended.lost);
+    let is_last = |ended: &Ended| ended.ends_us || (args.once && !ended.lost);
     let (ttl, how) = (store.ttl(), &args.guard);
     let command = RunChild::check(&args.command, how, store, &ttl, None, &is_last)?;
     let stand = async |session: &mut Session<'_>| {
@@ -43,7 +43,7 @@ pub(crate) async fn elect(args: &ElectArgs, printer: &Printer) -> Result<Status,
                 let term = tokens.first().and_then(|(_, term)| *term);
                 printer.event(Event::leading(key, term));
                 let done = command.run(session, &request, held, None).await?;
-                if done.is_last {
+                if done.ends_us {
                     return Ok(done.status);
                 }
                 pause = pause_after(begun.elapsed(), pause);

@@ -129,17 +129,12 @@ impl<'a> RunChild<'a> {
                 clear(kept, printer);
             }
         }
-        let ended = ended?;
-        let lost = ended.lost || released == Some(Released::AlreadyGone);
-        let status = match lost {
-            true => ended.status.lost(),
-            false => ended.status,
-        };
-        Ok(Ended {
-            status,
-            lost,
-            ..ended
-        })
+        let mut ended = ended?;
+        ended.lost |= released == Some(Released::AlreadyGone);
+        if ended.lost {
+            ended.status = ended.status.lost();
+        }
+        Ok(ended)
     }
 
     /// What is set for the command, and what of our environment is not for it.

@@ -16,6 +16,14 @@ const WAYS: [(&str, &str); 6] = [
     ("elect", LEADS),
 ];
 
+/// Begins in each of these ways, on a key of its own; each says that it has it.
+pub(crate) fn begin_all(url: &str, key: &str) -> Vec<Process> {
+    let begun = WAYS.iter().enumerate().map(|(number, (before, behind))| {
+        spawn_at(url, format!("{before} {key}-{number} {behind}"))
+    });
+    begun.collect()
+}
+
 fn spawn(sentinels: &Sentinels, arguments: impl Arguments) -> Process {
     spawn_at(&sentinels.url(), arguments)
 }
@@ -34,10 +42,7 @@ async fn outlived(sentinels: &Sentinels, round: &str, fail_over: impl Future<Out
     sentinels.wait_for_replicas().await;
 
     let begin = async {
-        let begun = WAYS.iter().enumerate().map(|(number, (before, behind))| {
-            spawn(sentinels, format!("{before} {round}-{number} {behind}"))
-        });
-        let begun: Vec<_> = begun.collect();
+        let begun = begin_all(&sentinels.url(), round);
         for process in &begun {
             process.prints("").await;
             process.signal(Signal::TERM);

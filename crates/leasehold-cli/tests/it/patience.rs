@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{spawn_at as spawn, *};
+use crate::failover::begin_all;
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -168,17 +169,6 @@ async fn what_waiting_cannot_mend_ends_at_once() {
     }
 }
 
-/// The ways to wait for a lock, each on a key of its own; each says that it has it.
-const WAYS: [&str; 7] = [
-    "run run -- echo up",
-    "run --key one --key other -- echo up",
-    "run -w 10m within -- echo up",
-    "run -n --retry-for 10m at-once -- echo up",
-    "run --every 1h --retry-for 10m every -- echo up",
-    "hold hold",
-    "elect elect -- sh -c 'echo up; exec sleep 600'",
-];
-
 #[tokio::test]
 async fn a_server_that_takes_no_writes_is_waited_for() {
     let server = RedisServer::start();
@@ -197,7 +187,8 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     let observer = printing(&url, "elect boss --observe", "").await;
     takes_writes(false);
 
-    let begun: Vec<_> = WAYS.iter().map(|way| spawn(way)).collect();
+    let mut begun = begin_all(&url, "way");
+    begun.push(spawn("run --key one --key other -- echo up"));
     let freed = saying(&url, "wait held", "waiting until").await;
     for process in begun.iter().chain([&waiter, &follower]) {
         let said = process.says("; trying again").await;

@@ -77,8 +77,7 @@ impl Session<'_> {
             told: None,
             live: None,
         };
-        let ended = ui.acquire_with_retries(&mut self.signals).await;
-        let got = ended.inspect_err(|failure| ui.retries.withdrawn(failure))?;
+        let got = ui.acquire_with_retries(&mut self.signals).await?;
         let Some(Acquired { held, recovered }) = got else {
             return ui.busy().await.map(|()| None);
         };
@@ -210,7 +209,7 @@ impl<'a> AcquireUi<'a, '_> {
                 // Whether the store is still there is not known.
                 Ok(None) if !wait.is_zero() => {
                     let seen = tokio::select! {
-                        signal = signals.next() => return Err(Failure::ended_by(signal)),
+                        signal = signals.next() => return Err(self.retries.ended_by(signal)),
                         seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
                     };
                     let failure = match seen {
@@ -258,7 +257,7 @@ impl<'a> AcquireUi<'a, '_> {
             tokio::select! {
                 biased;
                 answer = &mut asking => return in_time(answer.map_err(|_| silent)?),
-                signal = signals.next() => return Err(Failure::ended_by(signal)),
+                signal = signals.next() => return Err(self.retries.ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;

@@ -12,6 +12,7 @@ use leasehold::ErrorKind;
 use leasehold::core::{Backoff, GRACE};
 use leasehold::observe::{Fact, ObservedClaim, Observer, StoreRequest};
 use leasehold_console::feed::send_if_other;
+use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch::{Receiver, Sender};
 use tokio::time::{Instant, sleep, timeout};
@@ -148,7 +149,7 @@ impl<'a> Retries<'a> {
             let answer = tokio::select! {
                 biased;
                 // What we are bound to may have ended before.
-                signal = signals.next() => return Err(Failure::ended_by(signal)),
+                signal = signals.next() => return Err(self.ended_by(signal)),
                 answer = timeout(limit, ask(self)) => answer.unwrap_or(Err(silent)),
             };
             match answer {
@@ -181,7 +182,7 @@ impl<'a> Retries<'a> {
             .retry_after
             .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
         tokio::select! {
-            signal = signals.next() => Err(Failure::ended_by(signal)),
+            signal = signals.next() => Err(self.ended_by(signal)),
             () = sleep(pause.min(left)) => match pause < left {
                 true => Ok(()),
                 false => Err(self.gave_up(failure)),
@@ -265,12 +266,12 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// Says that the waiting was ended, where a signal has done that.
-    pub(crate) fn withdrawn(&self, failure: &Failure) {
-        if let Some(signal) = failure.signal {
-            let event = Event::withdrawn(&self.keys, signal, self.elapsed());
-            self.printer.event(event);
-        }
+    /// Says that a signal has ended the waiting, and nothing else failed.
+    pub(crate) fn ended_by(&self, signal: Signal) -> Failure {
+        let ended = Failure::ended_by(signal);
+        let event = Event::withdrawn(&self.keys, signal, self.elapsed());
+        self.printer.event(event);
+        ended
     }
 
     /// The same failure, at the end of the time.

@@ -57,8 +57,7 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             });
             Ok::<_, Failure>(is_free)
         };
-        let is_free = retries.retry(&mut session.signals, until_free).await;
-        let is_free = is_free.inspect_err(|failure| retries.withdrawn(failure))?;
+        let is_free = retries.retry(&mut session.signals, until_free).await?;
         Ok(match is_free {
             true => exit::OK.into(),
             false => args.conflict_exit_code.unwrap_or(exit::CONFLICT).into(),

@@ -243,7 +243,9 @@ async fn an_observer_ends_when_it_may_not_look() {
 #[tokio::test]
 async fn a_signal_ends_the_waiting_for_the_store() {
     let process = saying(NOBODY, "run k -- true", "; trying again").await;
-    process.ends_by(Signal::INT).await.has_signal(Signal::INT);
+    let ended = process.ends_by(Signal::INT).await;
+    ended.has_signal(Signal::INT);
+    ended.has_said("stopped waiting for k after ");
 }
 
 #[tokio::test]

@@ -27,20 +27,14 @@ const SHORTEST: usize = 6;
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) bar: ProgressBar,
-    line: Line,
-    /// When the holder was seen.
-    seen: Instant,
-    ticks: u32,
-}
-
-/// What the line says.
-#[derive(Debug, Default)]
-struct Line {
     key: String,
     position: u64,
     waited: Duration,
     /// Those who hold the key, of whom the first is named; nobody where that is not known.
     holders: Vec<ClaimView>,
+    /// When the holder was seen.
+    seen: Instant,
+    ticks: u32,
 }
 
 impl Live {
@@ -51,11 +45,10 @@ impl Live {
         }
         Self {
             bar,
-            line: Line {
-                key: escape(key).into_owned(),
-                position,
-                ..Line::default()
-            },
+            key: escape(key).into_owned(),
+            position,
+            waited: Duration::ZERO,
+            holders: Vec::new(),
             seen: Instant::now(),
             ticks: 0,
         }
@@ -63,14 +56,14 @@ impl Live {
 
     /// The position has changed.
     pub(crate) fn moved(&mut self, position: u64, waited: Duration) {
-        self.line.position = position;
+        self.position = position;
         self.draw(waited);
     }
 
     /// It was seen which key is in the way, and who holds it.
     pub(crate) fn held(&mut self, key: &str, holders: Vec<ClaimView>, waited: Duration) {
-        self.line.key = escape(key).into_owned();
-        self.line.holders = holders;
+        self.key = escape(key).into_owned();
+        self.holders = holders;
         self.seen = Instant::now();
         self.draw(waited);
     }
@@ -83,28 +76,26 @@ impl Live {
     }
 
     fn draw(&mut self, waited: Duration) {
-        self.line.waited = waited;
+        self.waited = waited;
         let size = tcgetwinsize(std::io::stderr()).ok();
         let width = size.map_or(0, |size| usize::from(size.ws_col));
         let width = if width == 0 { USUAL_WIDTH } else { width };
-        let line = self.line.fitted(width, self.seen.elapsed());
+        let line = self.fitted(width, self.seen.elapsed());
         if takes_more(&std::io::stderr()) {
             self.bar.set_message(line);
         }
     }
-}
 
-impl Line {
     /// The line in at most that many columns: the position and who holds for how long are kept.
     fn fitted(&self, width: usize, since_seen: Duration) -> String {
         let fits = |line: &String| line.width() <= width;
         let long = |key: &str, name: &str| {
-            let held = self.held((" held by ", " for "), name, since_seen);
+            let held = self.holding((" held by ", " for "), name, since_seen);
             let (position, waited) = (self.position, spoken(self.waited));
             format!("leasehold: waiting for {key}, position {position}, {waited};{held}")
         };
         let short = |key: &str, name: &str| {
-            let held = self.held((" ", ", "), name, since_seen);
+            let held = self.holding((" ", ", "), name, since_seen);
             format!("{key} #{}:{held}", self.position)
         };
         let named = |name: fn(&ClaimView) -> String| {
@@ -130,7 +121,7 @@ impl Line {
     }
 
     /// Who holds it and for how long; nothing where that is not known.
-    fn held(&self, (by, held_for): (&str, &str), name: &str, since_seen: Duration) -> String {
+    fn holding(&self, (by, held_for): (&str, &str), name: &str, since_seen: Duration) -> String {
         let [first, others @ ..] = &*self.holders else {
             return " the holder is not known".to_owned();
         };
@@ -148,12 +139,11 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line(key: &str, label: Option<&str>) -> Line {
-        Line {
-            key: key.to_owned(),
-            position: 2,
+    fn line(key: &str, label: Option<&str>) -> Live {
+        Live {
             waited: Duration::from_secs(12),
             holders: vec![crate::view::example(label)],
+            ..Live::new(key, 2)
         }
     }
 

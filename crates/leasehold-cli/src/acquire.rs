@@ -71,13 +71,14 @@ impl Session<'_> {
             printer,
             request,
             retries: &mut self.retries,
+            signals: &mut self.signals,
             position: 0,
             rejoined: 0,
             rejoined_before: 0,
             told: None,
             live: None,
         };
-        let got = ui.acquire_with_retries(&mut self.signals).await?;
+        let got = ui.acquire_with_retries().await?;
         let Some(Acquired { held, recovered }) = got else {
             return ui.busy().await.map(|()| None);
         };
@@ -105,6 +106,7 @@ struct AcquireUi<'a, 'p> {
     printer: &'a Printer,
     request: &'a LockRequest,
     retries: &'a mut Retries<'p>,
+    signals: &'a mut Signals,
     position: u64,
     /// How often the place in the queue was lost, all in all.
     rejoined: u32,
@@ -189,13 +191,10 @@ impl<'a> AcquireUi<'a, '_> {
     }
 
     /// Tries until there is an answer, or the time is over. `None`: another has it.
-    async fn acquire_with_retries(
-        &mut self,
-        signals: &mut Signals,
-    ) -> Result<Option<Acquired>, Failure> {
+    async fn acquire_with_retries(&mut self) -> Result<Option<Acquired>, Failure> {
         loop {
             let wait = self.retries.left();
-            let tried = self.try_acquire(wait, signals).await;
+            let tried = self.try_acquire(wait).await;
             self.live = None;
             self.printer.show_live(None);
             let unheard = self.position == 0 && !wait.is_zero();
@@ -208,9 +207,10 @@ impl<'a> AcquireUi<'a, '_> {
                 Err(failure) if unheard && failure.passing && self.retries.are_over() => continue,
                 // Whether the store is still there is not known.
                 Ok(None) if !wait.is_zero() => {
+                    let looked = self.look(FINAL_LOOKUP_TIMEOUT);
                     let seen = tokio::select! {
-                        signal = signals.next() => return Err(self.retries.ended_by(signal)),
-                        seen = self.look(FINAL_LOOKUP_TIMEOUT) => seen,
+                        signal = self.signals.next() => return Err(self.retries.ended_by(signal)),
+                        seen = looked => seen,
                     };
                     let failure = match seen {
                         Ok(seen) => seen.closed,
@@ -228,16 +228,12 @@ impl<'a> AcquireUi<'a, '_> {
             if std::mem::take(&mut self.position) != 0 {
                 self.rejoined_before = self.rejoined + 1;
             }
-            self.retries.pause(failure, signals).await?;
+            self.retries.pause(failure, self.signals).await?;
         }
     }
 
     /// One try. `None`: it was not granted in so long.
-    async fn try_acquire(
-        &mut self,
-        wait: Duration,
-        signals: &mut Signals,
-    ) -> Result<Option<Acquired>, Failure> {
+    async fn try_acquire(&mut self, wait: Duration) -> Result<Option<Acquired>, Failure> {
         let (report, mut progress) = watch::channel((0, 0));
         let (tell, mut deadlock) = watch::channel(None);
         let hear = move |found: &Deadlock| send_if_other(&tell, Some(found.to_string()));
@@ -257,7 +253,7 @@ impl<'a> AcquireUi<'a, '_> {
             tokio::select! {
                 biased;
                 answer = &mut asking => return in_time(answer.map_err(|_| silent)?),
-                signal = signals.next() => return Err(self.retries.ended_by(signal)),
+                signal = self.signals.next() => return Err(self.retries.ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();
                     let first = self.position == 0;

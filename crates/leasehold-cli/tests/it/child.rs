@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 
 use crate::children::Gate;
 use crate::common::*;
-use rustix::fs::{Mode, OFlags};
 
 /// Says its process id, then waits.
 const WAITER: &str = "echo up $$; exec sleep 60";
@@ -231,17 +230,12 @@ async fn whoever_does_not_read_what_it_says_saves_no_command() {
     process.finish().await.has_code(Some(79));
 }
 
-/// Begins a run of which nobody reads what it says, from when its command is up.
-async fn unread(files: &Store, run: &std::process::Command) -> (Process, OwnedFd) {
-    let _gate = Gate::new(files, "said");
+/// Begins a run of which nobody reads what it says; its command is up.
+async fn unread(files: &Store, run: &std::process::Command) -> (Process, (Gate, OwnedFd)) {
+    let said = Gate::full(files, "said");
     let mut shell = in_shell("exec \"$@\" 2> said", run);
     shell.current_dir(files.path(""));
-    let flags = OFlags::RDWR | OFlags::NONBLOCK;
-    let said = rustix::fs::open(files.path("said"), flags, Mode::empty()).unwrap();
     let process = Process::spawn(shell);
     process.prints("up").await;
-    for chunk in [4096, 1] {
-        while rustix::io::write(&said, &vec![b'x'; chunk]).is_ok() {}
-    }
     (process, said)
 }

@@ -184,15 +184,22 @@ fn a_program_that_was_killed_leaves_the_terminal_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_waits_one_line_lives_and_is_cleared() {
-    let store = Store::local();
-    let (holder, _) = store.holder("orders/42 --label deploy").await;
-    let mut terminal = at_terminal(&store, "run orders/42 -- echo ran");
-    let shown = terminal.wait_for(", label deploy) for ");
-    let waiting = "leasehold: waiting for orders/42, position 1, ";
-    assert!(shown.contains(waiting), "{shown}");
-    holder.signal(Signal::TERM);
-    terminal.wait_for("ran");
-    assert_eq!(terminal.finish().0.code(), Some(0));
+    for (key, label, shown) in [
+        ("orders/42", "deploy", ["orders/42", "deploy"]),
+        // Format characters are shown as escapes.
+        ("k\u{200b}", "a\u{202e}b", ["k\\u{200b}", "a\\u{202e}b"]),
+    ] {
+        let store = Store::local();
+        let (holder, _) = store.holder(&["--label", label, key]).await;
+        let mut terminal = at_terminal(&store, ["run", key, "--", "echo", "ran"]);
+        let line = terminal.wait_for(&format!("label {}) for ", shown[1]));
+        let waiting = format!("leasehold: waiting for {}, position 1, ", shown[0]);
+        assert!(line.contains(&waiting), "{line:?}");
+        assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
+        holder.signal(Signal::TERM);
+        terminal.wait_for("ran");
+        assert_eq!(terminal.finish().0.code(), Some(0));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,17 +236,6 @@ fn ls_of_nothing_says_so_at_a_terminal() {
     let (status, shown) = at_terminal(&Store::memory(), "ls").finish();
     assert_eq!(status.code(), Some(0));
     assert_eq!(shown.trim_end(), "leasehold: no locks");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_line_of_waiting_shows_format_characters_as_escapes() {
-    let store = Store::local();
-    let label = "a\u{202e}b";
-    let (_holder, _) = store.holder(format!("--label {label} 'k\u{200b}'")).await;
-    let mut terminal = at_terminal(&store, "run 'k\u{200b}' -- true");
-    let line = terminal.wait_for("label a\\u{202e}b) for ");
-    assert!(line.contains("waiting for k\\u{200b}, "), "{line:?}");
-    assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

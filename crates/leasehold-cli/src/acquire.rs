@@ -162,8 +162,7 @@ impl<'a> AcquireUi<'a, '_> {
                 false => None,
             };
             // What was granted too late for us is ours, and nobody to be blamed.
-            let holders = std::mem::take(&mut view.holders).into_iter();
-            view.holders = holders.filter(|claim| !ours(claim)).collect();
+            view.holders.retain(|claim| !ours(claim));
             Ok(Seen {
                 view,
                 closed,

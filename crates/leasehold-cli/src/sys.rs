@@ -117,12 +117,15 @@ pub(crate) fn survive_file_size() {
     }
 }
 
-/// Has this thread not take the signal, or none at all. What it starts inherits that.
+/// All signals, where one could be named.
+pub(crate) const ALL: Option<Signal> = None;
+
+/// Has this thread not take the signal, or [`ALL`]. What it starts inherits that.
 pub(crate) fn block(signal: Option<Signal>) {
     mask(libc::SIG_BLOCK, signal);
 }
 
-/// Has this thread take the signal again, or all.
+/// Has this thread take the signal again, or [`ALL`].
 pub(crate) fn unblock(signal: Option<Signal>) {
     mask(libc::SIG_UNBLOCK, signal);
 }
@@ -190,7 +193,7 @@ pub(crate) fn die_by(signal: i32) {
         maximum: Some(0),
     };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-    unblock(None);
+    unblock(ALL);
     action(signal, Some(&without_code(libc::SIG_DFL)));
     let _ = raise(signal);
 }

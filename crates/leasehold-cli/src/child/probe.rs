@@ -70,7 +70,7 @@ impl Probe {
 /// Is the probe, to its end. Answers the exit status, which nobody reads; nothing where it was not
 /// leasehold that has started it.
 pub(super) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
-    sys::block(None);
+    sys::block(sys::ALL);
     let leasehold = arguments.next()?.to_str()?.parse().ok();
     let leasehold = leasehold.filter(|&pid| pid > 0).and_then(Pid::from_raw)?;
     sys::die_with(leasehold).ok()?;

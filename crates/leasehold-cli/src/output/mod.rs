@@ -316,7 +316,7 @@ impl LineWriter {
         let (lines, taken) = mpsc::sync_channel::<(String, Sender<()>)>(MOST_LINES);
         let write = move || {
             // They are for the other thread.
-            sys::block(None);
+            sys::block(sys::ALL);
             for (line, _written) in taken {
                 let _ = io::stderr().lock().write_all(line.as_bytes());
             }

@@ -55,7 +55,7 @@ enum Stage {
 /// Is the shim, to its end. Answers the exit status, which nobody reads; nothing where it was not
 /// leasehold that has started it.
 pub(in crate::child) fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<u8> {
-    sys::block(None);
+    sys::block(sys::ALL);
     let with_children = arguments.next()? == "true";
     let program = arguments.next()?;
     if !is_from_leasehold() {
@@ -161,7 +161,7 @@ fn start(
         if ignores_children {
             sys::ignore(Signal::CHILD);
         }
-        sys::unblock(None);
+        sys::unblock(sys::ALL);
         let mut command = Command::new(&program);
         command.args(&arguments);
         for (name, value) in &environment {

@@ -31,7 +31,7 @@ const LIVE_LINE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a changed position is said where there is no live line; `-v` says each change.
 const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// An answer, of which `None` is that it was not granted in time.
+/// The answer to a try. `None`: it was not granted in time.
 fn in_time(answer: Result<Option<Acquired>, Error>) -> Result<Option<Acquired>, Failure> {
     match answer {
         Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),

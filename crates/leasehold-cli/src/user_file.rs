@@ -121,7 +121,7 @@ impl UserFile {
     }
 }
 
-/// Refuses what is not read, and so what could not be read again.
+/// Refuses what is longer than any file that is read: it is not written, either.
 fn not_longer(content: &[u8]) -> io::Result<()> {
     match u64::try_from(content.len()) {
         Ok(0..=LONGEST) => Ok(()),

@@ -57,9 +57,9 @@ impl Report {
     }
 }
 
-/// Has the shim go on: first with the command's program; after the command's end to report when
-/// nothing is left of what it had started, while the command's number is not used any more. A shim that
-/// is not there any more shows when its reports are read.
+/// Has the shim go on. At first: the command's program begins. After the command's end: the shim reports
+/// when nothing is left of what the command had started; the command's number is not used any more. A
+/// shim that is not there any more shows when its reports are read.
 pub(in crate::child) fn go_on(shim: impl AsFd) {
     let _ = rustix::io::write(shim, b"g");
 }

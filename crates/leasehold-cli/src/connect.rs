@@ -16,9 +16,7 @@ use leasehold::store::describe;
 use leasehold::{Access, Client, ClientBuilder, Pem};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{
-    CommandSettings, Key, Layer, Origin, Setting, TABLE, Value, password_of_environment,
-};
+use crate::config::{CommandSettings, Key, Layer, Origin, Setting, TABLE, Value};
 use crate::env;
 use crate::failure::Failure;
 use crate::user_file::{Links, UserFile};
@@ -39,9 +37,7 @@ pub(crate) fn builder(store: &CommandSettings) -> ClientBuilder {
 #[derive(Default)]
 pub(crate) struct Opening {
     pub(crate) url: String,
-    /// Beside the password.
     pub(crate) credentials: Layer,
-    pub(crate) password: Option<Setting<String>>,
 }
 
 impl Opening {
@@ -60,18 +56,14 @@ impl Opening {
         });
         // A file that was said goes before the environment; both before the outer one, and that
         // before a file that was found.
-        let password = password_of_environment().filter(|_| !store.without_environment);
-        let file = ours.get(&Key::PasswordFile);
-        match (file, password) {
-            (Some(file), password) if file.from.is_said() || password.is_none() => {
-                opening.password = None;
-            }
-            (_, Some(password)) => {
-                ours.remove(&Key::PasswordFile);
-                opening.credentials.remove(&Key::PasswordFile);
-                opening.password = Some(password);
-            }
-            _ => {}
+        let has_password = ours.contains_key(&Key::Password);
+        let given_way = match ours.get(&Key::PasswordFile) {
+            Some(file) if file.from.is_said() || !has_password => Some(Key::Password),
+            _ => has_password.then_some(Key::PasswordFile),
+        };
+        if let Some(given_way) = given_way {
+            ours.remove(&given_way);
+            opening.credentials.remove(&given_way);
         }
         opening.credentials.extend(ours);
         opening
@@ -83,7 +75,7 @@ impl Opening {
         let path = |key| value(key).and_then(Value::get::<PathBuf>);
         let mut access = Access::default();
         access.user = value(Key::User).and_then(Value::get);
-        access.password = self.password.as_ref().map(|set| set.value.clone());
+        access.password = value(Key::Password).and_then(Value::get);
         access.password_file = path(Key::PasswordFile);
         let pem = |key| path(key).map(Pem::File);
         access.tls.ca = pem(Key::TlsCa);
@@ -94,9 +86,8 @@ impl Opening {
 
     /// Whether one who knows the store as `shown` only could not open it the same way.
     pub(crate) fn has_more_than(&self, shown: &str) -> bool {
-        let logs_in = !self.credentials.is_empty() || self.password.is_some();
         describe(&self.url).is_ok_and(|described| described.has_servers)
-            && (self.url != shown || logs_in)
+            && (self.url != shown || !self.credentials.is_empty())
     }
 }
 
@@ -106,8 +97,7 @@ struct Content {
     /// The URL as everybody may see it: what follows is for this store only.
     store: String,
     url: String,
-    password: Option<String>,
-    /// The other credentials, by the names of their options.
+    /// By the names of their settings.
     #[serde(flatten)]
     credentials: BTreeMap<String, Option<String>>,
 }
@@ -127,7 +117,6 @@ pub(crate) fn hand_on(store: &str, opening: &Opening) -> io::Result<OwnedFd> {
     let content = Content {
         store: store.to_owned(),
         url: opening.url.clone(),
-        password: opening.password.as_ref().map(|set| set.value.clone()),
         credentials: credentials.collect::<io::Result<_>>()?,
     };
     in_memory(&serde_json::to_vec(&content)?)
@@ -173,18 +162,15 @@ pub(crate) fn handed_on(store: &str) -> Option<Opening> {
         let text = content.credentials.remove(&row.id())??;
         let value = match row.key {
             Key::User => Value::Text(text),
+            Key::Password => Value::Secret(text),
             _ => Value::Path(text.into()),
         };
-        Some((row.key, handed(value)))
+        let from = Origin::variable(env::STORE_FILE);
+        Some((row.key, Setting::new(value, from)))
     });
     let opening = Opening {
         credentials: credentials.collect(),
         url: content.url,
-        password: content.password.map(handed),
     };
     (content.store == store).then_some(opening)
-}
-
-fn handed<T>(value: T) -> Setting<T> {
-    Setting::new(value, Origin::variable(env::STORE_FILE))
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::args::ConfigArgs;
 use crate::config::{
-    Config, Key, LookedFor, Origin, PASSWORD, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
+    Config, Key, LookedFor, Origin, Row as TableRow, TABLE, Unused, Value, Whose, nearest,
 };
 use crate::connect::Opening;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
     let grace = settings.grace(&ttl)?;
     let url = describe(&named.value)?.url;
     let opening = Opening::of(&settings);
-    let (mut in_force, password) = (settings.layer, opening.password);
+    let mut in_force = settings.layer;
     in_force.retain(|key, _| !key.is_credential());
     in_force.extend(opening.credentials);
     in_force.extend([
@@ -65,11 +65,9 @@ pub(crate) fn config(args: &ConfigArgs, printer: &Printer) -> Result<u8, Failure
         }
     };
     let mut settings: Vec<_> = TABLE.iter().map(row).collect();
-    settings.extend(password.map(|password| Row {
-        key: PASSWORD,
-        value: Some("(hidden)".to_owned()),
-        from: password.from,
-    }));
+    // Who has none is not to look for its key.
+    let password = Key::Password.row().name;
+    settings.retain(|row| row.key != password || row.value.is_some());
     // Those that would be in force with the store that they are for.
     let is_set = |row: &Row, key| row.key == key && row.value.is_some();
     unused.retain(|it| !settings.iter().any(|row| is_set(row, it.key)));

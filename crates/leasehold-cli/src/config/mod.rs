@@ -9,6 +9,7 @@ mod parse;
 mod settings;
 mod table;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::env;
 use crate::failure::Failure;
 
 use parse::{Sections, Source};
-use table::{unusable, utf8};
+use table::unusable;
 
 pub(crate) use file::{LookedFor, Whose};
 pub(crate) use settings::{CommandSettings, Layer};
@@ -33,9 +34,6 @@ pub(crate) struct Config {
     /// With their ranks; the first goes before the others.
     layers: Vec<(u8, Layer)>,
 }
-
-/// As the password is shown, which has no key.
-pub(crate) const PASSWORD: &str = "password";
 
 /// The rank of the environment: all others are of files.
 const ENVIRONMENT: u8 = 2;
@@ -138,13 +136,6 @@ impl Config {
                     unused.push(Unused { key, from });
                 }
             }
-            if !is_for_it
-                && !is_of_file
-                && let Some(password) = password_of_environment()
-            {
-                let (key, from) = (PASSWORD, password.from);
-                unused.push(Unused { key, from });
-            }
         }
         (settled, unused)
     }
@@ -160,34 +151,23 @@ fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
     };
     for row in TABLE.iter().filter(|row| !typed.contains_key(&row.key)) {
         let name = row.variable();
-        let Some(value) = std::env::var_os(&name) else {
+        // An empty password is none, and a file that was said goes before it.
+        let has_file = [typed, &layer].map(|it| it.contains_key(&Key::PasswordFile));
+        let is_none = |value: &OsString| value.is_empty() || has_file.contains(&true);
+        let value = std::env::var_os(&name);
+        let Some(value) = value.filter(|it| row.key != Key::Password || !is_none(it)) else {
             continue;
         };
         let set = row.read(&value, None, Origin::variable(name.clone()));
         layer.insert(row.key, set.map_err(|why| refused(&name, why))?);
     }
-    // Else a login would be without it.
-    if !typed.contains_key(&Key::PasswordFile)
-        && !layer.contains_key(&Key::PasswordFile)
-        && let Some(password) = std::env::var_os(env::PASSWORD)
-    {
-        utf8(&password).map_err(|why| refused(env::PASSWORD, why))?;
-    }
     Ok(layer)
-}
-
-/// The password of the environment; an empty one is none.
-pub(crate) fn password_of_environment() -> Option<Setting<String>> {
-    let name = env::PASSWORD;
-    let password = std::env::var(name).ok();
-    let password = password.filter(|password| !password.is_empty());
-    password.map(|password| Setting::new(password, Origin::variable(name)))
 }
 
 /// The value of a variable that must not be empty.
 fn variable<T>(
     name: &'static str,
-    read: impl FnOnce(std::ffi::OsString) -> Option<T>,
+    read: impl FnOnce(OsString) -> Option<T>,
 ) -> Result<Option<Setting<T>>, Failure> {
     let Some(value) = std::env::var_os(name) else {
         return Ok(None);

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::settings::Layer;
-use super::table::{Key, Origin, TABLE, Value, nearest, unusable};
+use super::table::{Key, Origin, Value, nearest, of_files, unusable};
 use crate::failure::Failure;
 
 const PROFILE: &str = "profile";
@@ -73,7 +73,7 @@ impl Source<'_> {
     ) -> Result<(), Failure> {
         let line = self.line(name.span());
         let place = format!("{}:{line}", self.path.display());
-        let row = TABLE.iter().find(|row| row.name == name.get_ref());
+        let row = of_files().find(|row| row.name == name.get_ref());
         let row = row.ok_or_else(|| unknown(&place, name.get_ref(), profile.is_none()))?;
         let place = format!("{place}: the value of {}", row.name);
         let DeValue::String(text) = value.get_ref() else {
@@ -149,7 +149,7 @@ fn unknown(place: &str, name: &str, at_top: bool) -> Failure {
     }
     let names = || {
         let profile = at_top.then_some(PROFILE);
-        TABLE.iter().map(|row| row.name).chain(profile)
+        of_files().map(|row| row.name).chain(profile)
     };
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn each_key_can_be_set_to_its_example() {
-        for row in &TABLE {
+        for row in of_files() {
             let line = format!("{} = {:?}\n", row.name, row.example);
             parse(&line).unwrap();
             let profiles = parse(&format!("[profile.a]\n{line}")).unwrap().profiles;

@@ -120,7 +120,7 @@ impl Value {
     /// The value, if it has that type.
     pub(crate) fn get<T: Any + Clone>(&self) -> Option<T> {
         let value: &dyn Any = match self {
-            Self::Text(text) => text,
+            Self::Text(text) | Self::Secret(text) => text,
             Self::Path(path) => path,
             Self::Duration(duration) => duration,
         };

@@ -32,6 +32,8 @@ pub(crate) enum Key {
     RetryFor,
     Grace,
     Label,
+    /// Only the environment sets it.
+    Password,
 }
 
 /// What there is to know about a setting.
@@ -43,7 +45,7 @@ pub(crate) struct Row {
 }
 
 /// All settings, in the order of the keys, in which they are shown.
-pub(crate) static TABLE: [Row; 11] = [
+pub(crate) static TABLE: [Row; 12] = [
     row(Key::Store, "store", "redis://host/"),
     row(Key::User, "user", "app"),
     row(Key::PasswordFile, "password-file", "password"),
@@ -55,6 +57,7 @@ pub(crate) static TABLE: [Row; 11] = [
     row(Key::RetryFor, "retry-for", "10m"),
     row(Key::Grace, "grace", "5s"),
     row(Key::Label, "label", "billing"),
+    row(Key::Password, "password", ""),
 ];
 
 const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
@@ -66,6 +69,8 @@ const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
 pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
+    /// A text that is not shown.
+    Secret(String),
     /// [`Duration::MAX`] is for ever.
     Duration(Duration),
 }
@@ -77,8 +82,13 @@ impl Key {
 
     /// Whether it is a part of how to log in at a store.
     pub(crate) fn is_credential(self) -> bool {
-        (Self::User..=Self::TlsKey).contains(&self)
+        (Self::User..=Self::TlsKey).contains(&self) || self == Self::Password
     }
+}
+
+/// The settings that files can set.
+pub(super) fn of_files() -> impl Iterator<Item = &'static Row> {
+    TABLE.iter().filter(|row| row.key != Key::Password)
 }
 
 impl Row {
@@ -101,7 +111,8 @@ impl Row {
         from: Origin,
     ) -> Result<Setting<Value>, Failure> {
         // A label of nothing goes before one that is set elsewhere.
-        if self.key != Key::Label && value.as_encoded_bytes().trim_ascii().is_empty() {
+        let may_be_blank = matches!(self.key, Key::Label | Key::Password);
+        if !may_be_blank && value.as_encoded_bytes().trim_ascii().is_empty() {
             return Err(Failure::usage(format!("the {} is empty", self.name))
                 .hint(format!("set one, e.g. {}", self.example)));
         }
@@ -116,6 +127,7 @@ impl Row {
                 Value::Text(url)
             }
             Key::User | Key::Label => Value::Text(text()?.to_owned()),
+            Key::Password => Value::Secret(text()?.to_owned()),
             Key::PasswordFile | Key::TlsCa | Key::TlsCert | Key::TlsKey => {
                 Value::Path(directory.unwrap_or_else(|| Path::new("")).join(value))
             }
@@ -137,6 +149,7 @@ impl Value {
         match self {
             Self::Text(text) => text.clone(),
             Self::Path(path) => path.to_string_lossy().into_owned(),
+            Self::Secret(_) => "(hidden)".to_owned(),
             Self::Duration(Duration::MAX) => "forever".to_owned(),
             Self::Duration(duration) => written(*duration),
         }
@@ -251,7 +264,7 @@ pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
 }
 
 /// A value as text.
-pub(super) fn utf8(value: &OsStr) -> Result<&str, Failure> {
+fn utf8(value: &OsStr) -> Result<&str, Failure> {
     let text = value.to_str();
     text.ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
 }
@@ -289,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_found_if_one_is_near() {
-        let names = || TABLE.iter().map(|row| row.name);
+        let names = || of_files().map(|row| row.name);
         for (typed, meant) in [
             ("stroe", Some("store")),
             ("password_file", Some("password-file")),

@@ -39,13 +39,17 @@ pub(crate) async fn break_key(args: &BreakArgs, printer: &Printer) -> Result<u8,
         let is_asked = |now: &KeyView| token.is_some() || same_holders(&now.holders, &seen.holders);
         break_if(&client, key, token, is_asked).await?
     };
-    if broken.is_none() && (args.yes || token.is_some()) {
-        return nobody(args, printer);
-    }
-    let (holders, token) = broken.map_or((0, None), |it| (it.holders, it.token.some()));
-    let done = done(key, holders).with_known("token", token.map(Token::get));
-    printer.done(&done, &said)?;
-    Ok(exit::OK)
+    let (line, status) = match broken {
+        Some(broken) => {
+            let token = broken.token.some().map(Token::get);
+            let line = done(key, broken.holders).with_known("token", token);
+            (line, exit::OK)
+        }
+        None if args.yes || token.is_some() => return nobody(args, printer),
+        None => (done(key, 0), exit::DECLINED),
+    };
+    printer.done(&line, &said)?;
+    Ok(status)
 }
 
 /// Nobody holds the key, or not with this token: nothing was changed.

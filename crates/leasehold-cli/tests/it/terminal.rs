@@ -275,7 +275,7 @@ async fn only_what_was_asked_about_is_broken() {
     one.ends_by(Signal::TERM).await;
     asks.types("y\n");
     asks.wait_for("nothing was broken: now k is held by");
-    assert_eq!(asks.finish().0.code(), Some(0));
+    assert_eq!(asks.finish().0.code(), Some(1));
     let shown = store.show("k").await;
     let holders = shown["holders"].as_array().map(Vec::len);
     assert_eq!(holders, Some(1), "{shown}");

@@ -16,14 +16,14 @@ use crate::output::Printer;
 /// How often a log that is followed is asked for more.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Prints the entries that are there, sorted by time, and with `--follow` those that come.
+/// Prints the entries that are there, sorted by time, and with `--follow` those that come, sorted as
+/// far as they are read at once.
 pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
     let client = connect(&args.common.store.settings).await?;
     let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
     let mut found = Vec::new();
     read(args, &mut log, &mut found).await?;
-    found.sort_by_key(|entry| entry.at);
     if found.is_empty() {
         say_why(args, &client, printer).await?;
     }
@@ -76,17 +76,18 @@ async fn say_why(args: &LogArgs, client: &Client, printer: &Printer) -> Result<(
     Ok(())
 }
 
-/// Reads all entries that are there now and were not read yet.
+/// Reads all entries that are there now and were not read yet, and sorts what it got of them: each
+/// server has a log of its own.
 async fn read(
     args: &LogArgs,
     log: &mut AuditLog<'_>,
     found: &mut Vec<EntryView>,
 ) -> Result<(), Failure> {
-    loop {
-        let page = log.next().await?;
-        if page.is_empty() {
-            return Ok(());
-        }
+    let ended = loop {
+        let page = match log.next().await {
+            Ok(page) if !page.is_empty() => page,
+            ended => break ended,
+        };
         let entries = page.iter().map(EntryView::from);
         found.extend(entries.filter(|entry| {
             let owner = args.owner.as_deref();
@@ -94,5 +95,7 @@ async fn read(
             owner.is_none_or(|owner| entry.is_of(owner))
                 && until.is_none_or(|until| entry.at <= until)
         }));
-    }
+    };
+    found.sort_by_key(|entry| entry.at);
+    Ok(ended.map(drop)?)
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use leasehold_testkit::deployment::Cluster;
 use leasehold_testkit::proxy::{Command, Proxy};
 
 use crate::common::*;
@@ -141,6 +143,25 @@ async fn an_outage_is_said_once_and_waited_through() {
     let ended = follower.ends_saying(65, "is not an audit log").await;
     let told = ended.stderr.matches("; trying again").count();
     assert_eq!(told, 1, "{}", ended.stderr);
+}
+
+/// Each node has a log of its own.
+#[tokio::test]
+async fn what_a_follower_reads_at_once_is_sorted() {
+    let cluster = Cluster::start();
+    let url = format!("{}?audit=1000", cluster.url());
+    let follower = saying(&url, "log --follow --json", "is empty").await;
+    follower.stop();
+    for key in ["a", "b", "c", "a", "b"] {
+        ends(&url, format!("run {key} -- true"), 0).await;
+    }
+    ends(&url, "run --label last c -- true", 0).await;
+    follower.signal(Signal::CONT);
+    follower.prints("last").await;
+    let printed = json_lines(&follower.ends_by(Signal::INT).await.stdout);
+    let at = |entry: &Value| entry["at"].as_str().unwrap().parse::<Timestamp>();
+    let times: Vec<_> = printed.iter().map(|entry| at(entry).unwrap()).collect();
+    assert!(times.len() > 10 && times.is_sorted(), "{printed:?}");
 }
 
 /// A waiter that is killed costs the next in line nothing, however young it is: its grant is taken

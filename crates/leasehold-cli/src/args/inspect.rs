@@ -36,7 +36,10 @@ pub(crate) struct ShowArgs {
 /// or two. Ends with 0 if there are no warnings, 1 with warnings, and 2 if locks do not work there
 /// or do not exclude anybody.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold doctor -S redis://10.0.0.5/ || mail -s locks ops")]
+#[command(
+    after_help = "Example:\n  leasehold doctor -S redis://10.0.0.5/ > found || \
+    mail -s locks ops < found"
+)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub(crate) common: CommonArgs,
@@ -148,7 +151,10 @@ pub(crate) struct TopArgs {
 /// belong to: nested runs of leasehold do so, and programs that use the library's contexts. It
 /// cannot see what a program waits for outside of this store.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  leasehold deadlocks -S redis://host/ || mail -s deadlock ops")]
+#[command(
+    after_help = "Example:\n  leasehold deadlocks -S redis://host/ > found || \
+    mail -s deadlock ops < found"
+)]
 #[command(mut_arg("json", |json| json.help("Print one JSON object per deadlock")))]
 pub(crate) struct DeadlocksArgs {
     #[command(flatten)]

@@ -126,6 +126,19 @@ async fn a_terminal_that_is_stopped_holds_up_nobody() {
     assert_eq!(terminal.end().code(), Some(0));
 }
 
+/// Nor what is measured.
+#[test]
+fn a_terminal_that_is_stopped_holds_up_no_bench() {
+    let store = Store::memory();
+    let bench = store.command("bench --time 1ms --rounds 1");
+    let mut terminal = Terminal::spawn(in_shell("read line; exec \"$@\" > out", &bench));
+    terminal.stop_output();
+    terminal.types("\n");
+    assert_eq!(terminal.end().code(), Some(0));
+    let found = std::fs::read_to_string(store.path("out")).unwrap();
+    assert!(found.contains("UNCONTENDED"), "{found}");
+}
+
 #[test]
 fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
     let store = Store::memory();

@@ -8,6 +8,7 @@ mod handoff;
 mod pairs;
 mod report;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::args::BenchArgs;
 use crate::connect::{Opening, connect};
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::output::Printer;
+use crate::output::{Printer, takes_more};
 use crate::session::leave;
 use crate::signals::Signals;
 
@@ -57,6 +58,7 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
     let settings = &args.common.store.settings;
     let client = connect(settings).await?;
     let mut signals = Signals::listen()?;
+    printer.write_beside();
     // Who may use locks need not have the rights for more.
     let opening = Opening::of(settings);
     let bare = bare(&opening.url, &opening.access()).await;
@@ -90,9 +92,13 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
     let status = match ended {
         Ok(Ok(findings)) => {
             let text = || report::text(&findings, bench.works(), store, args.rounds);
-            let shown = printer.shown(&findings, text);
-            let read = shown.and_then(|text| printer.data(&text));
-            read.map(|_| Status::default())
+            match printer.shown(&findings, text) {
+                Ok(text) => {
+                    let read = signals.while_writing(printer.beside(&text)).await;
+                    read.map(|_| Status::default())
+                }
+                Err(failure) => Err(failure),
+            }
         }
         Ok(Err(failure)) => Err(failure),
         Err(signal) => Err(Failure::ended_by(signal)),
@@ -117,7 +123,7 @@ impl Bench {
             findings.push(handoff::medians(waiters, rounds));
         }
         if let Some(leases) = leases {
-            self.bar.set_message(format!("{leases} leases, kept"));
+            self.say(|bar| bar.set_message(format!("{leases} leases, kept")));
             findings.push(keep(self, leases).await?);
         }
         Ok(findings)
@@ -129,13 +135,20 @@ impl Bench {
         what: String,
         mut round: impl AsyncFnMut() -> Result<T, Failure>,
     ) -> Result<Vec<T>, Failure> {
-        self.bar.set_message(what);
+        self.say(|bar| bar.set_message(what));
         let mut rounds = Vec::new();
         for _ in 0..self.rounds {
             rounds.push(round().await?);
-            self.bar.inc(1);
+            self.say(|bar| bar.inc(1));
         }
         Ok(rounds)
+    }
+
+    /// Says how far it is, unless the terminal was stopped: that would hold up what is measured.
+    fn say(&self, news: impl FnOnce(&ProgressBar)) {
+        if takes_more(&io::stderr()) {
+            news(&self.bar);
+        }
     }
 
     /// What the bare server can do.
@@ -175,7 +188,7 @@ fn bar(printer: &Printer, steps: u64) -> ProgressBar {
 
 /// Holds so many leases for a while.
 async fn keep(bench: &Bench, leases: usize) -> Result<Figures, Failure> {
-    let mut held = Vec::with_capacity(leases);
+    let mut held = Vec::new();
     for n in 0..leases {
         let lock = bench.client.mutex(format!("bench/kept-{n}"))?;
         held.push(lock.lock().await?);

@@ -19,20 +19,15 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
         true => value.call_method0("total_seconds")?,
         false => value.clone(),
     };
-    let seconds = match number.extract::<f64>() {
-        Ok(seconds) if !number.is_instance_of::<PyBool>() => seconds,
-        _ => return Err(out_of_bounds(what, value)),
-    };
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if duration <= LONGEST => Ok(duration),
-        _ => Err(out_of_bounds(what, value)),
-    }
-}
-
-fn out_of_bounds(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
-    let message = format!("{what}={value} is not a time between 0 s and 366 days");
-    let invalid = Invalid::new(message, "give a number of seconds, or a timedelta");
-    Failure::from(invalid).into()
+    let seconds = number.extract::<f64>().ok();
+    let seconds = seconds.filter(|_| !number.is_instance_of::<PyBool>());
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let duration = duration.filter(|duration| *duration <= LONGEST);
+    duration.ok_or_else(|| {
+        let message = format!("{what}={value} is not a time between 0 s and 366 days");
+        let invalid = Invalid::new(message, "give a number of seconds, or a timedelta");
+        Failure::from(invalid).into()
+    })
 }
 
 /// Sets what the caller has given by name: `each` gets a name and a value, and returns whether it

@@ -152,7 +152,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
 
         Returns whether the store has confirmed each release within ``timeout``.
         """
-        return await self._run(self._core.close(timeout))
+        return await self._run(_native.Client.close([self._core], timeout))
 
     async def __aenter__(self) -> Self:
         _listen()
@@ -160,7 +160,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
-        await self._run(self._core.close(5))
+        await self._run(_native.Client.close([self._core], 5))
 
     def __repr__(self) -> str:
         return f"<{_name(self)} of {self.url or 'a store that is not connected'}>"
@@ -182,7 +182,7 @@ def _release_at_exit() -> None:
     clients = [client._core for ref in _clients.valuerefs() if (client := ref()) is not None]
     # A forked process that has connected to nothing has nothing to release, and starts no thread.
     if clients := [core for core in clients if core.url is not None]:
-        _native.Client.close_all(clients, 1).wait()
+        _native.Client.close(clients, 1).wait()
 
 
 _released_with: int | None = None

@@ -46,11 +46,13 @@ impl Connections {
     }
 
     /// Whether all that was held or waited for is released for sure.
-    async fn close(&self, within: Duration) -> bool {
+    fn close(self: Arc<Self>, within: Duration) -> impl Future<Output = bool> + Send {
         self.is_closed.store(true, Ordering::SeqCst);
-        match self.connected() {
-            Some(client) => client.shutdown(within).await.unconfirmed == 0,
-            None => true,
+        async move {
+            match self.connected() {
+                Some(client) => client.shutdown(within).await.unconfirmed == 0,
+                None => true,
+            }
         }
     }
 
@@ -69,14 +71,6 @@ impl Drop for Connections {
             background::nudge();
         }
     }
-}
-
-/// Closes, and lets `logging` have what was logged meanwhile.
-async fn and_say<T>(within: Duration, close: impl Future<Output = T>) -> T {
-    let began = clock::now();
-    let closed = close.await;
-    logging::said(within.saturating_sub(clock::now().since(began))).await;
-    closed
 }
 
 /// A client of a store.
@@ -124,25 +118,19 @@ impl Client {
         })
     }
 
-    /// Releases everything, within this time. Answers whether all was confirmed.
-    fn close(&self, within: &Bound<'_, PyAny>) -> PyResult<Op> {
-        let within = duration("timeout", within)?;
-        let connections = self.0.clone();
-        Ok(Op::new(async move {
-            Ok(and_say(within, connections.close(within)).await)
-        }))
-    }
-
-    /// Closes several at once, which may be connected to servers that do not answer.
+    /// Releases all that these clients have, within this time, at once: some may be connected to
+    /// servers that do not answer. `logging` gets what was logged meanwhile. Answers whether all was
+    /// confirmed.
     #[staticmethod]
-    fn close_all(clients: Vec<PyRef<'_, Self>>, within: &Bound<'_, PyAny>) -> PyResult<Op> {
+    fn close(clients: Vec<PyRef<'_, Self>>, within: &Bound<'_, PyAny>) -> PyResult<Op> {
         let within = duration("timeout", within)?;
         let clients: Vec<_> = clients.iter().map(|client| client.0.clone()).collect();
         Ok(Op::new(async move {
-            let close = |client: Arc<Connections>| async move { client.close(within).await };
-            let closing: JoinSet<_> = clients.into_iter().map(close).collect();
-            and_say(within, closing.join_all()).await;
-            Ok(NOTHING)
+            let began = clock::now();
+            let clients = clients.into_iter().map(|client| client.close(within));
+            let confirmed = clients.collect::<JoinSet<_>>().join_all().await;
+            logging::said(within.saturating_sub(clock::now().since(began))).await;
+            Ok(!confirmed.contains(&false))
         }))
     }
 

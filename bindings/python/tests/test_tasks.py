@@ -265,7 +265,7 @@ def test_an_object_of_another_loop_is_refused(url):
                 await call()
 
     asyncio.run(use())
-    client._core.close(5).wait()  # Its event loop has ended.
+    lh._native.Client.close([client._core], 5).wait()  # Its event loop has ended.
 
 
 def test_a_client_that_is_closed_while_it_connects_is_closed(own_server):

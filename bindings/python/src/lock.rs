@@ -8,6 +8,7 @@ use leasehold::{
     Any, ClaimContext, Client as CoreClient, Error, Invalid, Key, LeaseParts, Lock as CoreLock,
     LockOptions, Mode, MultiLease, Owner,
 };
+use leasehold_store::clock;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -97,17 +98,6 @@ impl LockSpec {
             None => lock,
         })
     }
-
-    fn how(&self, limit: Option<Duration>) -> LockOptions {
-        let mut how = LockOptions::new();
-        if let Some(limit) = limit {
-            how = how.within(limit);
-        }
-        match self.deadlock_timeout {
-            Some(after) => how.deadlock_timeout(after),
-            None => how,
-        }
-    }
 }
 
 /// Adds an option with this value.
@@ -177,13 +167,13 @@ impl Lock {
     fn recover(&self, parts: &str, timeout: &Bound<'_, PyAny>, who: Who) -> PyResult<Op> {
         let (inner, parts, limit) = (self.0.clone(), self.parts(parts)?, self.limit(timeout)?);
         Ok(Op::new(async move {
-            let lock = inner.lock(&who).await?;
+            let (lock, how) = inner.begin(limit, &who).await?;
             let recovered = match limit {
                 Some(Duration::ZERO) => {
                     let recovered = lock.try_recover(&parts).await?;
                     recovered.ok_or_else(|| Failure::busy(&inner.spec.keys[0]))?
                 }
-                limit => lock.recover(&parts, inner.spec.how(limit)).await?,
+                _ => lock.recover(&parts, how).await?,
             };
             Ok((Lease::new(recovered.lease.into()), recovered.is_new))
         }))
@@ -214,12 +204,29 @@ impl Inner {
         self.spec.lock(self.connections.client().await?, who)
     }
 
+    /// The lock, and how its claim waits: for what connecting leaves of that time.
+    async fn begin(
+        &self,
+        limit: Option<Duration>,
+        who: &Who,
+    ) -> Result<(CoreLock, LockOptions), Failure> {
+        let began = clock::now();
+        let (lock, mut how) = (self.lock(who).await?, LockOptions::new());
+        if let Some(limit) = limit {
+            how = how.within(limit.saturating_sub(clock::now().since(began)));
+        }
+        if let Some(after) = self.spec.deadlock_timeout {
+            how = how.deadlock_timeout(after);
+        }
+        Ok((lock, how))
+    }
+
     async fn acquire(
         &self,
         limit: Option<Duration>,
         who: &Who,
     ) -> Result<Option<MultiLease<Any>>, Failure> {
-        let (lock, how) = (self.lock(who).await?, self.spec.how(limit));
+        let (lock, how) = self.begin(limit, who).await?;
         let waits = limit != Some(Duration::ZERO);
         Ok(match &*self.spec.keys {
             [_] if waits => Some(lock.lock_opts(how).await?.into()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import datetime
 import functools
@@ -546,6 +547,25 @@ def test_a_server_that_stops_answering_ends_the_lease(face, own_server):
         await client.close()
 
     face.run(scenario())
+
+
+def test_the_time_to_connect_is_a_part_of_the_time_out(own_server, leasehold_clock):
+    async def scenario():
+        async with lh.aio.connect(own_server.url) as holder:
+            lease = await holder.mutex("k", ttl=300).lease()
+            slow = own_server.url + "?connect_timeout=5m&response_timeout=5m"
+            late = lh.aio.connect(slow, operation_timeout=30)
+            own_server.process.send_signal(signal.SIGSTOP)
+            waits = asyncio.ensure_future(late.mutex("k", timeout=20).lease())
+            await asyncio.sleep(0)
+            leasehold_clock.advance(21)
+            own_server.process.send_signal(signal.SIGCONT)
+            with pytest.raises(lh.Timeout):
+                await asyncio.wait_for(waits, 10)
+            await late.close()
+            await lease.release()
+
+    asyncio.run(scenario())
 
 
 def test_postgres_is_a_store(face, postgres):

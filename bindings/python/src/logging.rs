@@ -20,7 +20,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::op::Op;
 
-/// More than that have not been taken: those that come then are dropped.
+/// More than that have not been taken: those that come then are dropped, and counted.
 const MOST: usize = 1000;
 
 static LISTENED: Mutex<LevelFilter> = Mutex::new(LevelFilter::OFF);
@@ -32,6 +32,7 @@ type Record = (&'static str, String);
 #[derive(Default)]
 struct Records {
     list: Vec<Record>,
+    dropped: usize,
     /// Whether a thread of this process takes them.
     are_taken: bool,
     /// Whether it has not come back from those that it took.
@@ -58,7 +59,13 @@ pub(crate) fn records() -> Op {
         let mut come = records.subscribe();
         let _come = come.wait_for(|it| !it.list.is_empty()).await.is_ok();
         let mut taken = Vec::new();
-        records.send_modify(|it| (taken, it.are_being_said) = (take(&mut it.list), true));
+        records.send_modify(|it| {
+            (taken, it.are_being_said) = (take(&mut it.list), true);
+            if let dropped @ 1.. = take(&mut it.dropped) {
+                let message = "records were dropped, as a handler of logging is slow";
+                taken.push(("WARN", format!("{dropped} {message}")));
+            }
+        });
         Ok(taken)
     })
 }
@@ -89,7 +96,10 @@ impl Subscriber for Listener {
             text.message + &text.fields,
         );
         let records = RECORDS.get_or_init(watch::Sender::default);
-        records.send_modify(|it| it.list.extend((it.list.len() < MOST).then_some(record)));
+        records.send_modify(|it| match it.list.len() {
+            ..MOST => it.list.push(record),
+            _ => it.dropped += 1,
+        });
     }
 
     // There are no spans.

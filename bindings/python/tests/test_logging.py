@@ -100,6 +100,25 @@ def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, ha
     assert any("lost: no renewal succeeded" in message and "key=k" in message for message in said)
 
 
+def test_records_that_a_slow_handler_has_missed_are_counted(leasehold_url, handler, caplog):
+    said, may_go_on = [], threading.Event()
+
+    def emit(record):
+        may_go_on.wait(60)
+        said.append(record.getMessage())
+
+    handler.emit = emit
+    with caplog.at_level(logging.DEBUG, logger="leasehold_lock"):
+        client = lh.connect(leasehold_url)
+        lock = client.mutex("k")
+        for _ in range(2500):
+            with lock:
+                pass
+        may_go_on.set()
+        client.close(60)
+    assert any(message.endswith("a handler of logging is slow") for message in said)
+
+
 @pytest.mark.parametrize("kind", [OSError, SystemExit])
 def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handler, capsys, kind):
     said = []

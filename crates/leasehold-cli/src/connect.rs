@@ -14,7 +14,6 @@ use std::path::PathBuf;
 
 use leasehold::store::describe;
 use leasehold::{Access, Client, ClientBuilder, Pem};
-use serde::{Deserialize, Serialize};
 
 use crate::config::{CommandSettings, Key, Layer, Origin, Setting, TABLE, Value};
 use crate::env;
@@ -91,16 +90,11 @@ impl Opening {
     }
 }
 
-/// What is handed on.
-#[derive(Serialize, Deserialize)]
-struct Content {
-    /// The URL as everybody may see it: what follows is for this store only.
-    store: String,
-    url: String,
-    /// By the names of their settings.
-    #[serde(flatten)]
-    credentials: BTreeMap<String, Option<String>>,
-}
+/// What is handed on: the credentials by the names of their settings, and the store and its URL.
+type Content = BTreeMap<String, Option<String>>;
+
+/// The URL that opens the store; the store is named by that which everybody may see.
+const URL: &str = "url";
 
 /// Hands on how the store was opened that everybody may know as `store`, as long as the answer is open.
 pub(crate) fn hand_on(store: &str, opening: &Opening) -> io::Result<OwnedFd> {
@@ -114,11 +108,9 @@ pub(crate) fn hand_on(store: &str, opening: &Opening) -> io::Result<OwnedFd> {
     };
     let credentials = opening.credentials.iter();
     let credentials = credentials.map(|(key, set)| Ok((key.row().id(), text(set)?)));
-    let content = Content {
-        store: store.to_owned(),
-        url: opening.url.clone(),
-        credentials: credentials.collect::<io::Result<_>>()?,
-    };
+    let mut content = credentials.collect::<io::Result<Content>>()?;
+    content.insert(Key::Store.row().id(), Some(store.to_owned()));
+    content.insert(URL.to_owned(), Some(opening.url.clone()));
     in_memory(&serde_json::to_vec(&content)?)
 }
 
@@ -158,8 +150,12 @@ pub(crate) fn handed_on(store: &str) -> Option<Opening> {
         return None;
     }
     let mut content: Content = serde_json::from_slice(&file.bytes().ok()?).ok()?;
+    let url = content.remove(URL)??;
+    if content.remove(&Key::Store.row().id())?? != store {
+        return None;
+    }
     let credentials = TABLE.iter().filter_map(|row| {
-        let text = content.credentials.remove(&row.id())??;
+        let text = content.remove(&row.id())??;
         let value = match row.key {
             Key::User => Value::Text(text),
             Key::Password => Value::Secret(text),
@@ -168,9 +164,8 @@ pub(crate) fn handed_on(store: &str) -> Option<Opening> {
         let from = Origin::variable(env::STORE_FILE);
         Some((row.key, Setting::new(value, from)))
     });
-    let opening = Opening {
+    Some(Opening {
         credentials: credentials.collect(),
-        url: content.url,
-    };
-    (content.store == store).then_some(opening)
+        url,
+    })
 }

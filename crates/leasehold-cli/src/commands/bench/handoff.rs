@@ -1,12 +1,11 @@
 //! One key passed on among many waiters, with nothing to do inside.
 
 use std::cell::RefCell;
-use std::future::pending;
-use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use leasehold::Client;
-use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep};
 
 use super::Bench;
@@ -30,20 +29,15 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
     let client = &bench.client;
     let trip = round_trip(bench).await?;
     let key = format!("bench/hand-off-{waiters}");
-    let round = Rc::new(RefCell::new(Round {
+    let round = RefCell::new(Round {
         sample: Sample::new(),
         released: None,
         grants: vec![0; waiters],
         over: false,
-    }));
+    });
     // Everybody is in line before it begins.
     let first = client.mutex(&key)?.lock().await?;
-    let (local, mut turns) = (LocalSet::new(), JoinSet::new());
-    for waiter in 0..waiters {
-        let (client, key, round) = (client.clone(), key.clone(), round.clone());
-        let turn = async move { take_turns(&client, &key, &round, waiter).await };
-        turns.spawn_local_on(turn, &local);
-    }
+    let turns = (0..waiters).map(|waiter| take_turns(client, &key, &round, waiter));
     let run = async {
         until_waiting(client, &key, waiters).await?;
         let before = bench.cost(None).await?;
@@ -54,15 +48,8 @@ pub(super) async fn round(bench: &Bench, waiters: usize) -> Result<(Figures, [u6
         let taken = started.elapsed();
         Ok::<_, Failure>((taken, bench.spent_since(before, None).await?))
     };
-    let run = async {
-        tokio::select! {
-            done = run => done,
-            failure = first_failure(turns) => Err(failure),
-        }
-    };
-    let (taken, spent) = local.run_until(run).await?;
-    // Whoever still waits leaves the queue.
-    drop(local);
+    // Whoever waits at its end leaves the queue.
+    let (taken, spent) = while_none_fails(run, turns).await?;
     while !client.inspect(&key).await?.waiters.is_empty() {
         sleep(LOOK_AGAIN).await;
     }
@@ -124,15 +111,16 @@ async fn take_turns(
     }
 }
 
-/// Why one of the waiters has given up; completes only if one has.
-async fn first_failure(mut turns: JoinSet<Result<(), Failure>>) -> Failure {
-    while let Some(ended) = turns.join_next().await {
-        let ended = ended.map_err(|error| Failure::system(error.to_string()));
-        if let Err(failure) = ended.flatten() {
-            return failure;
-        }
+/// Runs this while these take their turns: until one of them fails.
+async fn while_none_fails<T>(
+    run: impl Future<Output = Result<T, Failure>>,
+    turns: impl Iterator<Item = impl Future<Output = Result<(), Failure>>>,
+) -> Result<T, Failure> {
+    let turns = turns.collect::<FuturesUnordered<_>>();
+    tokio::select! {
+        done = run => done,
+        Err(failure) = turns.try_collect::<Vec<()>>() => Err(failure),
     }
-    pending().await
 }
 
 /// The median of bare round trips, one after the other.
@@ -147,6 +135,10 @@ async fn round_trip(bench: &Bench) -> Result<Option<f64>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::task::JoinSet;
+
     use super::*;
 
     #[tokio::test]
@@ -167,9 +159,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_that_fails_ends_the_round() {
-        let mut turns = JoinSet::new();
-        turns.spawn(async { Ok(()) });
-        turns.spawn(async { Err(Failure::system("full")) });
-        assert_eq!(first_failure(turns).await.message, "full");
+        let turns = [Ok(()), Err(Failure::system("full"))].map(ready);
+        let ended = while_none_fails(pending::<Result<(), _>>(), turns.into_iter()).await;
+        assert_eq!(ended.unwrap_err().message, "full");
     }
 }

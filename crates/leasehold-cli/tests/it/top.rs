@@ -32,39 +32,27 @@ fn ends_and_restores(mut terminal: Terminal, modes: &rustix::termios::Termios) {
     assert_eq!(format!("{:?}", terminal.modes()), format!("{modes:?}"));
 }
 
-async fn a_lock_is_seen_to_move_on_and_to_go(size: (u16, u16)) {
-    let store = Store::local();
-    let before = Terminal::sized(store.command("man"), size).modes();
-    let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
-    let mut terminal = top(&store, size);
-    terminal.wait_screen(|shown| has_line(shown, "orders/42", "first"));
-    assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
-    let second = store.spawn("hold orders/42 --label second");
-    terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
-    terminal.types("\r");
-    terminal.wait_screen(|shown| shown.contains("second") && shown.contains("waits, 1"));
-    terminal.presses("\x1b", "HELD BY");
-    first.signal(Signal::TERM);
-    terminal.wait_screen(|shown| has_line(shown, "orders/42", "second"));
-    second.signal(Signal::TERM);
-    terminal.wait_screen(|shown| shown.contains("no locks"));
-    terminal.types("q");
-    ends_and_restores(terminal, &before);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_moves_on_and_goes_on_80_by_24() {
-    a_lock_is_seen_to_move_on_and_to_go(SIZES[0]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_moves_on_and_goes_on_40_by_12() {
-    a_lock_is_seen_to_move_on_and_to_go(SIZES[1]).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_moves_on_and_goes_on_120_by_40() {
-    a_lock_is_seen_to_move_on_and_to_go(SIZES[2]).await;
+async fn a_lock_is_seen_to_move_on_and_to_go() {
+    for size in SIZES {
+        let store = Store::local();
+        let before = Terminal::sized(store.command("man"), size).modes();
+        let (first, _) = store.holder(&["orders/42", "--label", "first"]).await;
+        let mut terminal = top(&store, size);
+        terminal.wait_screen(|shown| has_line(shown, "orders/42", "first"));
+        assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
+        let second = store.spawn("hold orders/42 --label second");
+        terminal.wait_screen(|shown| shown.starts_with("1 lock, 1 waiting"));
+        terminal.types("\r");
+        terminal.wait_screen(|shown| shown.contains("second") && shown.contains("waits, 1"));
+        terminal.presses("\x1b", "HELD BY");
+        first.signal(Signal::TERM);
+        terminal.wait_screen(|shown| has_line(shown, "orders/42", "second"));
+        second.signal(Signal::TERM);
+        terminal.wait_screen(|shown| shown.contains("no locks"));
+        terminal.types("q");
+        ends_and_restores(terminal, &before);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,74 +36,48 @@ const REST_OF_SCREEN: &str = "\x1b[J";
 
 type Locks = BTreeMap<String, KeyView>;
 
-/// Lists keys, as they are found.
+/// Lists keys as they are found, some at a time: few of them as one sorted table.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
     let client = connect(&args.common.store.settings).await?;
     if let Some(interval) = args.watch {
         return watch(client, args, interval, printer).await;
     }
     let mut listing = client.listing(&args.keys.pattern);
-    let mut rows = Rows {
-        printer,
-        found: Vec::new(),
-        since: Instant::now(),
-        layout: None,
-    };
+    let mut found: Vec<KeyView> = Vec::new();
+    let mut since = Instant::now();
+    // The columns of the rows before.
+    let mut layout: Option<Layout<KeyView>> = None;
     loop {
-        let part = match listing.next().await {
-            Ok(Some(part)) => part,
-            Ok(None) => break,
-            Err(error) => {
-                rows.print()?;
-                return Err(error.into());
+        let part = listing.next().await;
+        for part in part.iter().flatten() {
+            for skipped in &part.skipped {
+                printer.warn(format!("skipped {}: {}", skipped.name, skipped.error));
             }
-        };
-        for skipped in part.skipped {
-            printer.warn(format!("skipped {}: {}", skipped.name, skipped.error));
+            let views = part.keys.iter().map(KeyView::from);
+            found.extend(views.filter(|view| args.lists(view)));
         }
-        let views = part.keys.iter().map(KeyView::from);
-        rows.found.extend(views.filter(|view| args.lists(view)));
-        if rows.are_due() && !rows.print()? {
-            return Ok(exit::OK);
+        let is_last = !matches!(part, Ok(Some(_)));
+        if is_last || found.len() >= MOST || since.elapsed() >= LONGEST {
+            since = Instant::now();
+            found.sort_by(|a, b| a.key.cmp(&b.key));
+            let text = || {
+                let is_first = layout.is_none();
+                let layout = layout.get_or_insert_with(|| tables::of_locks(&found, width()));
+                layout.text(found.iter(), is_first)
+            };
+            if !found.is_empty() && !printer.data(&printer.shown(&found, text)?)? {
+                return Ok(exit::OK);
+            }
+            found.clear();
+        }
+        if part?.is_none() {
+            break;
         }
     }
-    rows.print()?;
-    if rows.layout.is_none() {
+    if layout.is_none() {
         printer.nothing("no locks");
     }
     Ok(exit::OK)
-}
-
-/// Keys that were found, and are printed some at a time: few of them as one sorted table.
-struct Rows<'a> {
-    printer: &'a Printer,
-    found: Vec<KeyView>,
-    since: Instant,
-    /// The columns of the rows before.
-    layout: Option<Layout<KeyView>>,
-}
-
-impl Rows<'_> {
-    fn are_due(&self) -> bool {
-        self.found.len() >= MOST || self.since.elapsed() >= LONGEST
-    }
-
-    /// Prints what was found since the last time. Answers whether anybody still reads.
-    fn print(&mut self) -> Result<bool, Failure> {
-        self.since = Instant::now();
-        let mut found = std::mem::take(&mut self.found);
-        if found.is_empty() {
-            return Ok(true);
-        }
-        found.sort_by(|a, b| a.key.cmp(&b.key));
-        let rows = self.printer.shown(&found, || {
-            let is_first = self.layout.is_none();
-            let new = || tables::of_locks(&found, width());
-            let layout = self.layout.get_or_insert_with(new);
-            layout.text(found.iter(), is_first)
-        });
-        self.printer.data(&rows?)
-    }
 }
 
 /// Prints the locks and their changes until a signal comes, or nobody reads.

@@ -151,13 +151,14 @@ fn of_environment(typed: &Layer) -> Result<Layer, Failure> {
     };
     for row in TABLE.iter().filter(|row| !typed.contains_key(&row.key)) {
         let name = row.variable();
-        // An empty password is none, and a file that was said goes before it.
-        let has_file = [typed, &layer].map(|it| it.contains_key(&Key::PasswordFile));
-        let is_none = |value: &OsString| value.is_empty() || has_file.contains(&true);
-        let value = std::env::var_os(&name);
-        let Some(value) = value.filter(|it| row.key != Key::Password || !is_none(it)) else {
+        let Some(value) = std::env::var_os(&name) else {
             continue;
         };
+        // A file goes before the password, and an empty password is none.
+        let has_file = [typed, &layer].map(|it| it.contains_key(&Key::PasswordFile));
+        if row.key == Key::Password && (value.is_empty() || has_file.contains(&true)) {
+            continue;
+        }
         let set = row.read(&value, None, Origin::variable(name.clone()));
         layer.insert(row.key, set.map_err(|why| refused(&name, why))?);
     }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
+use std::fmt::{self, Debug, Display};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ const fn row(key: Key, name: &'static str, example: &'static str) -> Row {
 }
 
 /// The value of a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
@@ -153,6 +153,13 @@ impl Value {
             Self::Duration(Duration::MAX) => "forever".to_owned(),
             Self::Duration(duration) => written(*duration),
         }
+    }
+}
+
+/// A secret is not shown here either.
+impl Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.show(), f)
     }
 }
 
@@ -394,6 +401,15 @@ mod tests {
                 assert_eq!(read(text), Err(hint), "{place}: {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let row = Key::Password.row();
+        let set = row.read(OsStr::new("hunter2"), None, Origin::Default);
+        let debug = format!("{set:?}");
+        let shown = set.unwrap().value.show();
+        assert!(![debug, shown].concat().contains("hunter2"));
     }
 
     #[test]

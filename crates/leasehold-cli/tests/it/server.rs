@@ -353,10 +353,8 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
 async fn a_bench_that_fails_gives_back_what_it_holds() {
     let server = RedisServer::start();
     server.command(&["LPUSH", "leasehold:lock:bench/kept-1", "theirs"]);
-    for leases in [2, usize::MAX] {
-        let bench = format!("bench --time 1ms --rounds 1 --leases {leases}");
-        run(&server.url(), bench).await.has_printed(Some(65), "");
-    }
+    let bench = format!("bench --time 1ms --rounds 1 --leases {}", usize::MAX);
+    run(&server.url(), bench).await.has_printed(Some(65), "");
     ends(&server.url(), "show --exit-code bench/kept-0", 0).await;
 }
 

@@ -61,7 +61,8 @@ pub(crate) fn records() -> Op {
         let mut taken = Vec::new();
         records.send_modify(|it| {
             (taken, it.are_being_said) = (take(&mut it.list), true);
-            if let dropped @ 1.. = take(&mut it.dropped) {
+            let dropped = take(&mut it.dropped);
+            if dropped > 0 {
                 let message = "records were dropped, as a handler of logging is slow";
                 taken.push(("WARN", format!("{dropped} {message}")));
             }

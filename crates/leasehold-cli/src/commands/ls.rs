@@ -66,6 +66,7 @@ pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> 
                 layout.text(found.iter(), is_first)
             };
             if !found.is_empty() && !printer.data(&printer.shown(&found, text)?)? {
+                part?;
                 return Ok(exit::OK);
             }
             found.clear();

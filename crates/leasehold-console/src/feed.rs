@@ -163,8 +163,7 @@ impl Feed {
             Err(error) => self.failed(error).await,
         }
         self.refreshed = Instant::now();
-        let pause = self.load.take_pause_up_to(self.interval);
-        sleep(pause).await;
+        self.load.pause_up_to(self.interval).await;
     }
 
     async fn failed(&self, error: Error) {

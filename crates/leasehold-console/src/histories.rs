@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -77,64 +76,50 @@ impl Histories {
         }
     }
 
+    /// Reads the entries of the key, and those that come, until nobody shows them any more. That is
+    /// looked at after each pause: what was read is paid for.
     async fn run(self, key: String, known: watch::Sender<History>) {
-        let reading = self.read(&key, &known);
-        let mut reading = std::pin::pin!(reading);
-        loop {
-            tokio::select! {
-                never = &mut reading => match never {},
-                () = known.closed() => {
-                    let mut followed = self.followed();
-                    // Somebody may have come since.
-                    if known.receiver_count() == 0 {
-                        followed.remove(&key);
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Reads the entries of the key, and those that come.
-    async fn read(&self, key: &str, known: &watch::Sender<History>) -> Infallible {
-        let tell = |history: Result<Vec<EntryView>, Error>| {
-            send_if_other(known, Some(history.map_err(|error| error.to_string())));
-        };
-        let mut log = match open(&self.client, key) {
-            Ok(log) => log,
-            Err(error) => {
-                tell(Err(error));
-                return std::future::pending().await;
-            }
-        };
+        let mut log = open(&self.client, &key);
         let mut load = LoadLimit::default();
         load.measure_round_trip(&self.client).await;
         let mut newest = Vec::new();
         loop {
-            let asked = Instant::now();
-            match read_page(&mut log, &mut newest).await {
-                Ok(has_more) => {
-                    load.record(asked.elapsed(), 1);
-                    if !has_more {
-                        tell(Ok(newest.clone()));
-                        sleep(self.interval).await;
-                    }
-                    sleep(load.take_pause_up_to(LONGEST_PAUSE)).await;
+            let read = match &mut log {
+                Ok(log) => read_page(log, &mut newest, &mut load).await,
+                Err(error) => Err(error.clone()),
+            };
+            match read {
+                Ok(true) => {}
+                Ok(false) => {
+                    send_if_other(&known, Some(Ok(newest.clone())));
+                    sleep(self.interval).await;
                 }
                 Err(error) => {
-                    tell(Err(error));
+                    send_if_other(&known, Some(Err(error.to_string())));
                     sleep(self.interval.max(AFTER_ERROR)).await;
                 }
+            }
+            load.pause_up_to(LONGEST_PAUSE).await;
+            let mut followed = self.followed();
+            if known.receiver_count() == 0 {
+                followed.remove(&key);
+                return;
             }
         }
     }
 }
 
-/// The newest entries of a key now, the newest first.
+/// The newest entries of a key now, the newest first. Before that it pays for what was read last.
 #[cfg(feature = "serve")]
-pub(crate) async fn newest(client: &Client, key: &str) -> Result<Vec<EntryView>, Error> {
+pub(crate) async fn newest(
+    client: &Client,
+    key: &str,
+    load: &mut LoadLimit,
+) -> Result<Vec<EntryView>, Error> {
+    load.pause_up_to(LONGEST_PAUSE).await;
+    load.measure_round_trip(client).await;
     let (mut log, mut newest) = (open(client, key)?, Vec::new());
-    while read_page(&mut log, &mut newest).await? {}
+    while read_page(&mut log, &mut newest, load).await? {}
     Ok(newest)
 }
 
@@ -144,8 +129,14 @@ fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {
 }
 
 /// Adds a page of entries. Answers whether there may be more.
-async fn read_page(log: &mut AuditLog<'_>, newest: &mut Vec<EntryView>) -> Result<bool, Error> {
+async fn read_page(
+    log: &mut AuditLog<'_>,
+    newest: &mut Vec<EntryView>,
+    load: &mut LoadLimit,
+) -> Result<bool, Error> {
+    let asked = Instant::now();
     let page = log.next().await?;
+    load.record(asked.elapsed(), 1);
     add(newest, &page);
     Ok(!page.is_empty())
 }
@@ -181,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn one_reader_for_all_who_show_a_key() {
         let client = leasehold::connect("memory:?audit=100").await.unwrap();
-        let histories = Histories::new(client.clone(), Duration::from_millis(500));
+        let histories = Histories::new(client.clone(), Duration::from_millis(1));
         let (mut one, mut other) = (histories.follow("k"), histories.follow("k"));
         assert_eq!(histories.followed().len(), 1);
         let lease = client.mutex("k").unwrap().lock().await.unwrap();
@@ -212,5 +203,19 @@ mod tests {
         let mut again = histories.follow("k");
         again.wait_for(shows).await.unwrap();
         let _ = lease.release().await.unwrap();
+    }
+
+    /// However often somebody asks, and hangs up.
+    #[cfg(feature = "serve")]
+    #[tokio::test(start_paused = true)]
+    async fn what_one_reading_owes_the_next_one_pays() {
+        let client = leasehold::connect("memory:?audit=100").await.unwrap();
+        let (mut load, begun) = (LoadLimit::default(), Instant::now());
+        load.record(LONGEST_PAUSE, 1);
+        let hung_up = newest(&client, "k", &mut load);
+        let hung_up = tokio::time::timeout(LONGEST_PAUSE / 2, hung_up).await;
+        assert!(hung_up.is_err());
+        newest(&client, "k", &mut load).await.unwrap();
+        assert!(begun.elapsed() >= LONGEST_PAUSE * 3 / 2);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Client;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 /// The pause after a look is so many times as long as the look kept the server busy. So looks take
 /// at most a twentieth of one core.
@@ -48,12 +48,13 @@ impl LoadLimit {
         std::mem::take(&mut self.due)
     }
 
-    /// A part of that pause, for looks that are not to be late. The rest is left for others.
-    pub(crate) fn take_pause_up_to(&mut self, longest: Duration) -> Duration {
+    /// Pauses for a part of that, for looks that are not to be late. The rest is left for others, and
+    /// all of it by who is dropped meanwhile.
+    pub(crate) async fn pause_up_to(&mut self, longest: Duration) {
         let pause = self.due.min(longest);
+        sleep(pause).await;
         // A busy machine makes looks seem to cost more than they do.
         self.due = (self.due - pause).min(MOST_LEFT);
-        pause
     }
 }
 
@@ -79,14 +80,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_not_paused_at_once_is_left() {
-        let mut load = LoadLimit::default();
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_paused_at_once_is_left() {
+        let (mut load, begun) = (LoadLimit::default(), Instant::now());
         load.record(5 * MS, 1);
-        assert_eq!(load.take_pause_up_to(40 * MS), 40 * MS);
+        load.pause_up_to(40 * MS).await;
+        assert!((40 * MS..50 * MS).contains(&begun.elapsed()));
         assert_eq!(load.take_pause(), 55 * MS);
         load.record(Duration::from_secs(60), 1);
-        assert_eq!(load.take_pause_up_to(MS), MS);
+        load.pause_up_to(MS).await;
+        assert!((41 * MS..60 * MS).contains(&begun.elapsed()));
         assert_eq!(load.take_pause(), MOST_LEFT);
     }
 

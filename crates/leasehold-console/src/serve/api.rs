@@ -175,12 +175,11 @@ pub(super) async fn lock(
 ) -> Result<Json<LockView>, Problem> {
     let Query(OfKey { key }) = key?;
     Key::new(&key)?;
-    // It is never closed.
-    let _turn = shared.looks.acquire().await;
+    let mut load = shared.looks.lock().await;
+    let history = histories::newest(&shared.client, &key, &mut load).await;
+    let history = history.map_err(|error| error.to_string());
     let mut view = KeyView::from(&shared.client.inspect(&key).await?);
     shorten(&mut view, MOST_CLAIMS);
-    let history = histories::newest(&shared.client, &key).await;
-    let history = history.map_err(|error| error.to_string());
     let lock = view.is_used().then_some(view);
     Ok(Json(LockView::new(key, (lock, None), Some(history))))
 }

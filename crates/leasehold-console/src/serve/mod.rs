@@ -27,13 +27,12 @@ pub use self::auth::{Auth, MIN_TOKEN_LENGTH, TOKEN_HINT};
 use self::reader::Reader;
 use crate::ConsoleError;
 use crate::histories::Histories;
+use crate::load_limit::LoadLimit;
 
 /// How long the body of a request may be.
 const LONGEST_BODY: usize = 4 * 1024;
 /// How many pages are kept up to date at once, and no more than half of the connections.
 const MOST_STREAMS: usize = 200;
-/// How many requests read the details of a key at once; others wait.
-const MOST_LOOKS: usize = 8;
 /// How often the store is read, while somebody looks.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// How long a request may take.
@@ -62,8 +61,8 @@ struct Shared {
     reader: Reader,
     histories: Histories,
     streams: Arc<Semaphore>,
-    /// For requests that read more than the table.
-    looks: Semaphore,
+    /// Of requests that read more than the table, of which one reads at a time.
+    looks: Mutex<LoadLimit>,
     /// The last examination of the servers.
     examined: Mutex<Option<api::Examined>>,
 }
@@ -83,7 +82,7 @@ pub async fn listen(
         reader: Reader::begin(client.clone(), INTERVAL),
         histories: Histories::new(client.clone(), INTERVAL),
         streams: Arc::new(Semaphore::new(MOST_STREAMS.min(most_connections / 2))),
-        looks: Semaphore::new(MOST_LOOKS),
+        looks: Mutex::default(),
         examined: Mutex::default(),
         client,
     }));

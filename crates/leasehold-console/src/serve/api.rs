@@ -99,26 +99,15 @@ pub(super) async fn not_allowed(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
-/// What is served.
-#[derive(Serialize)]
-pub(super) struct Info {
-    store: String,
-    version: &'static str,
-    may_break: bool,
-    /// Whether the store can keep an audit log.
-    audit: bool,
-    /// Whether it keeps who waits.
-    queueing: bool,
-}
-
-pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
-    Json(Info {
-        store: shared.client.store_url().to_owned(),
-        version: env!("CARGO_PKG_VERSION"),
-        may_break: shared.options.auth.may_break,
-        audit: shared.client.audit_log(None, SystemTime::now()).is_ok(),
-        queueing: shared.client.capabilities().queueing,
-    })
+/// What is served: whether the store can keep an audit log, and whether it keeps who waits.
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    Json(json!({
+        "store": shared.client.store_url(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "may_break": shared.options.auth.may_break,
+        "audit": shared.client.audit_log(None, SystemTime::now()).is_ok(),
+        "queueing": shared.client.capabilities().queueing,
+    }))
 }
 
 pub(super) async fn locks(

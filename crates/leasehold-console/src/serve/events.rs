@@ -94,10 +94,9 @@ impl Page {
             if let Some(event) = self.lock_event() {
                 return Some(event);
             }
-            let table = self.shared.reader.select(&self.selection);
-            let longest = LONGEST_PAUSE.max(self.shared.reader.pause());
+            let table = self.shared.reader.page(&self.selection).await;
             let due = match &self.sent {
-                Some((sent, at)) if *sent == table => *at + longest,
+                Some((sent, at)) if *sent == table => *at + LONGEST_PAUSE,
                 _ => Instant::now(),
             };
             if due <= Instant::now() {
@@ -124,8 +123,7 @@ impl Page {
                 changed.ok()?;
                 // More may change at the same time.
                 if let Some((_, sent)) = &self.sent {
-                    let shortest = SHORTEST_PAUSE.max(self.shared.reader.pause());
-                    sleep_until(*sent + shortest).await;
+                    sleep_until(*sent + SHORTEST_PAUSE).await;
                 }
             }
             Some(changed) = OptionFuture::from(history) => changed.ok()?,

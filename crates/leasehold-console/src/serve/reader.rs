@@ -24,7 +24,7 @@ const MOST_SHOWN: usize = 1000;
 /// How many tables are kept for those who ask for the same.
 const MOST_TABLES: usize = 64;
 /// Tables for pages that are kept up to date take at most one part in so many of the only thread,
-/// and what is made for requests takes another.
+/// and what is made for requests takes another: see [`in_turn`].
 const SHARE: u32 = 4;
 
 /// Reads the store for all who look.
@@ -35,9 +35,12 @@ pub(super) struct Reader {
     pub(super) changed: watch::Receiver<u64>,
     /// Who looks: the task that reads is woken by each change.
     looks: watch::Sender<Looks>,
-    /// Who makes something for a request, and not before when.
-    turn: Arc<tokio::sync::Mutex<Instant>>,
+    requests: Turn,
+    pages: Turn,
 }
+
+/// Who makes something, and not before when.
+type Turn = Arc<tokio::sync::Mutex<Instant>>;
 
 /// Those who look.
 struct Looks {
@@ -50,8 +53,6 @@ struct Looks {
 struct State {
     table: LockTable,
     tables: HashMap<Selection, (u64, Arc<TableView>)>,
-    /// How long the last table took to make.
-    cost: Duration,
 }
 
 /// Somebody looks, until this is dropped.
@@ -71,7 +72,6 @@ impl Reader {
         let state = Arc::new(Mutex::new(State {
             table: LockTable::of_at_most(MOST_CLAIMS),
             tables: HashMap::new(),
-            cost: Duration::ZERO,
         }));
         let known = Arc::clone(&state);
         // Reads while somebody looks, until nobody can any more.
@@ -112,11 +112,13 @@ impl Reader {
                 (state.table.complete, state.table.failure) = (false, None);
             }
         });
+        let turn = || Arc::new(tokio::sync::Mutex::new(Instant::now()));
         Self {
             state,
             changed,
             looks,
-            turn: Arc::new(tokio::sync::Mutex::new(Instant::now())),
+            requests: turn(),
+            pages: turn(),
         }
     }
 
@@ -130,13 +132,6 @@ impl Reader {
         Look { reader, id }
     }
 
-    /// The shortest pause between two tables for one page, if all of them show different ones.
-    pub(super) fn pause(&self) -> Duration {
-        let (looks, cost) = (self.looks.borrow().shown.len(), lock(&self.state).cost);
-        let looks = u32::try_from(looks).unwrap_or(u32::MAX);
-        cost.saturating_mul(looks).saturating_mul(SHARE)
-    }
-
     /// Makes something of all locks for a request that looks once, in its turn.
     pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
         let look = self.look();
@@ -144,12 +139,12 @@ impl Reader {
         self.looks.send_modify(|looks| looks.until = until);
         look.ready().await;
         drop(look);
-        let mut turn = self.turn.lock().await;
-        sleep_until(*turn).await;
-        let begun = Instant::now();
-        let made = make(self);
-        *turn = begun + begun.elapsed().saturating_mul(SHARE);
-        made
+        in_turn(&self.requests, || make(self)).await
+    }
+
+    /// A table for a page that is kept up to date, in its turn.
+    pub(super) async fn page(&self, selection: &Selection) -> Arc<TableView> {
+        in_turn(&self.pages, || self.select(selection)).await
     }
 
     /// Asks something of the table.
@@ -176,9 +171,7 @@ impl Reader {
         {
             return Arc::clone(table);
         }
-        let begun = Instant::now();
         let table = Arc::new(selection.of(&state.table));
-        state.cost = begun.elapsed();
         if state.tables.len() >= MOST_TABLES {
             state.tables.clear();
         }
@@ -231,6 +224,16 @@ impl Looks {
     }
 }
 
+/// Makes something, and then leaves the thread to others.
+async fn in_turn<T>(turn: &Turn, make: impl FnOnce() -> T) -> T {
+    let mut turn = turn.lock().await;
+    sleep_until(*turn).await;
+    let begun = Instant::now();
+    let made = make();
+    *turn = begun + begun.elapsed().saturating_mul(SHARE);
+    made
+}
+
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -239,22 +242,6 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 mod tests {
     use super::*;
     use crate::lock_table::Update;
-
-    #[tokio::test]
-    async fn many_pages_with_tables_that_take_long_are_served_less_often() {
-        let client = leasehold::connect("memory:").await.unwrap();
-        let reader = Reader::begin(client, Duration::from_secs(1));
-        let looks: Vec<_> = (0..200).map(|_| reader.look()).collect();
-        lock(&reader.state).cost = Duration::from_millis(20);
-        assert_eq!(reader.pause(), Duration::from_secs(16));
-        drop(looks);
-        assert_eq!(reader.pause(), Duration::ZERO);
-        lock(&reader.state).cost = Duration::MAX;
-        let _look = reader.look();
-        // It is measured anew with each table.
-        reader.select(&Selection::default());
-        assert!(lock(&reader.state).cost < Duration::MAX);
-    }
 
     /// Its record may be damaged: that is no failure of the store, and all others are looked at.
     #[tokio::test]
@@ -327,20 +314,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_requests_make_leaves_time_for_others() {
+    async fn what_requests_and_pages_make_leaves_time_for_others() {
         let client = leasehold::connect("memory:").await.unwrap();
         let reader = Reader::begin(client, Duration::from_secs(1));
         let takes = Duration::from_millis(5);
-        let busy = |_: &Reader| {
+        let busy = || {
             let begun = Instant::now();
             while begun.elapsed() < takes {}
         };
         let begun = Instant::now();
-        reader.make(busy).await;
-        assert!(*reader.turn.lock().await >= begun + SHARE * takes);
-        reader.make(busy).await;
-        *reader.turn.lock().await = Instant::now() + Duration::from_secs(60 * 60);
-        let early = timeout(Duration::from_millis(50), reader.make(busy)).await;
-        assert!(early.is_err());
+        reader.make(|_| busy()).await;
+        in_turn(&reader.pages, busy).await;
+        for turn in [&reader.requests, &reader.pages] {
+            assert!(*turn.lock().await >= begun + SHARE * takes);
+        }
+        reader.make(|_| busy()).await;
+        for turn in [&reader.requests, &reader.pages] {
+            *turn.lock().await = Instant::now() + Duration::from_secs(60 * 60);
+        }
+        let soon = Duration::from_millis(50);
+        assert!(timeout(soon, reader.make(|_| busy())).await.is_err());
+        let selection = Selection::default();
+        assert!(timeout(soon, reader.page(&selection)).await.is_err());
     }
 }

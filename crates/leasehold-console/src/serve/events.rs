@@ -48,7 +48,6 @@ pub(super) async fn events(
             history: shared.histories.follow(&key),
             key,
             sent: None,
-            is_due: true,
         }),
         shared,
         selection,
@@ -80,8 +79,6 @@ struct Details {
     /// What the audit log says of it.
     history: watch::Receiver<History>,
     sent: Option<(LockView, Instant)>,
-    /// Whether it may have changed.
-    is_due: bool,
 }
 
 impl Page {
@@ -101,10 +98,7 @@ impl Page {
             };
             if due <= Instant::now() {
                 let mut keys: Vec<_> = table.rows.iter().map(|row| row.view.key.clone()).collect();
-                if let Some(details) = &mut self.details {
-                    keys.push(details.key.clone());
-                    details.is_due = true;
-                }
+                keys.extend(self.details.as_ref().map(|details| details.key.clone()));
                 self.look.shows(&keys);
                 let event = data("locks", &self.shared.reader.aged(&table));
                 self.sent = Some((table, Instant::now()));
@@ -129,17 +123,12 @@ impl Page {
             Some(changed) = OptionFuture::from(history) => changed.ok()?,
             () = sleep_until(due) => {}
         }
-        if let Some(details) = &mut self.details {
-            details.is_due = true;
-        }
         Some(())
     }
 
+    /// The key whose details are shown, if it has changed or was sent long ago.
     fn lock_event(&mut self) -> Option<Event> {
         let details = self.details.as_mut()?;
-        if !std::mem::take(&mut details.is_due) {
-            return None;
-        }
         let key = &details.key;
         let histories = &self.shared.histories;
         histories.follow_if_room(key, &mut details.history);

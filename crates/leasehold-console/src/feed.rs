@@ -27,15 +27,14 @@ const BUFFER: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub struct Load(Arc<Mutex<LoadLimit>>);
 
-/// Begins to read the locks whose keys match, and the `deadlocks` among them if these are wanted;
-/// ends when the receiver is dropped. `shown` has the keys that are shown, and can be read.
+/// Begins to read the locks whose keys match; ends when the receiver is dropped. For a screen also the
+/// deadlocks among them, and in between those that it has `shown`, and that can be read.
 pub fn begin(
     client: Client,
     interval: Duration,
     load: Load,
     pattern: &str,
-    deadlocks: bool,
-    shown: watch::Receiver<Vec<String>>,
+    shown: Option<watch::Receiver<Vec<String>>>,
 ) -> mpsc::Receiver<Update> {
     let (updates, receiver) = mpsc::channel(BUFFER);
     let pattern = pattern.to_owned();
@@ -44,7 +43,6 @@ pub fn begin(
             client,
             interval,
             pattern,
-            deadlocks,
             shown,
             updates,
             load: load.0.lock_owned().await,
@@ -59,8 +57,7 @@ struct Feed {
     client: Client,
     interval: Duration,
     pattern: String,
-    deadlocks: bool,
-    shown: watch::Receiver<Vec<String>>,
+    shown: Option<watch::Receiver<Vec<String>>>,
     updates: mpsc::Sender<Update>,
     load: OwnedMutexGuard<LoadLimit>,
     /// When those that are shown were looked at last.
@@ -130,7 +127,7 @@ impl Feed {
             }
         }
         let mut deadlocks = Vec::new();
-        if self.deadlocks {
+        if self.shown.is_some() {
             let asked = Instant::now();
             match self.client.deadlocks_among(&waited_for).await {
                 Ok(found) => deadlocks.extend(found.iter().map(DeadlockView::from)),
@@ -145,7 +142,8 @@ impl Feed {
 
     /// Looks at those that are shown.
     async fn refresh(&mut self) {
-        let shown = self.shown.borrow().clone();
+        let shown = self.shown.as_ref().map(|shown| shown.borrow().clone());
+        let shown = shown.unwrap_or_default();
         if shown.is_empty() {
             self.refreshed = Instant::now();
             return;
@@ -213,7 +211,7 @@ mod tests {
         store.make_slow(Duration::from_secs(1));
         let (_shows, shown) = watch::channel(Vec::new());
         let (load, interval) = (Load::default(), Duration::from_secs(1));
-        let mut updates = begin(client.clone(), interval, load, "*", true, shown);
+        let mut updates = begin(client.clone(), interval, load, "*", Some(shown));
         let told = loop {
             match updates.recv().await.unwrap() {
                 // The end of the listing is under way by now, and the look comes behind it.
@@ -233,8 +231,7 @@ mod tests {
         let client = store.connect().await.unwrap();
         let (load, second) = (Load::default(), Duration::from_secs(1));
         load.0.lock().await.record(second, 0);
-        let (_shows, shown) = watch::channel(Vec::new());
-        let mut updates = begin(client, second, load, "*", false, shown);
+        let mut updates = begin(client, second, load, "*", None);
         let mut ended = None;
         let paused = loop {
             match (updates.recv().await.unwrap(), ended) {

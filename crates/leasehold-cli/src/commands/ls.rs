@@ -90,9 +90,8 @@ async fn watch(
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     printer.write_beside();
-    let (_shows, shown) = tokio::sync::watch::channel(Vec::new());
     let (load, pattern) = (Load::default(), &args.keys.pattern);
-    let mut updates = feed::begin(client, interval, load, pattern, false, shown);
+    let mut updates = feed::begin(client, interval, load, pattern, None);
     let mut table = LockTable::default();
     let mut before = None;
     let (mut failed, mut warned) = (false, BTreeSet::new());

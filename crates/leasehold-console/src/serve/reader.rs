@@ -82,7 +82,7 @@ impl Reader {
                 }
                 let (shows, shown) = watch::channel(Vec::new());
                 let (client, load) = (client.clone(), Load::default());
-                let mut updates = feed::begin(client, interval, load, "*", true, shown);
+                let mut updates = feed::begin(client, interval, load, "*", Some(shown));
                 while woken.borrow().want() {
                     send_if_other(&shows, woken.borrow().shown(&lock(&known).table));
                     let until = woken.borrow().until;

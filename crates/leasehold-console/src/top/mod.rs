@@ -163,8 +163,8 @@ impl Top {
     /// Begins to read the locks that match the filter.
     fn read(&self) -> mpsc::Receiver<Update> {
         let (client, interval) = (self.client.clone(), self.options.interval);
-        let (load, shown) = (self.load.clone(), self.shows.subscribe());
-        feed::begin(client, interval, load, &self.model.pattern, true, shown)
+        let (load, shown) = (self.load.clone(), Some(self.shows.subscribe()));
+        feed::begin(client, interval, load, &self.model.pattern, shown)
     }
 
     /// Follows the history of the key whose details are shown.

@@ -42,13 +42,8 @@ pub(super) struct Reader {
 /// Who makes something, and not before when.
 type Turn = Arc<tokio::sync::Mutex<Instant>>;
 
-/// Those who look.
-struct Looks {
-    /// What each of them shows.
-    shown: BTreeMap<u64, Vec<String>>,
-    /// When the store need not be read any more, if nobody looks.
-    until: Instant,
-}
+/// Those who look, with the keys that each of them shows.
+type Looks = BTreeMap<u64, Vec<String>>;
 
 struct State {
     table: LockTable,
@@ -64,10 +59,7 @@ pub(super) struct Look {
 impl Reader {
     /// Begins the task that reads.
     pub(super) fn begin(client: Client, interval: Duration) -> Self {
-        let (looks, mut woken) = watch::channel(Looks {
-            shown: BTreeMap::new(),
-            until: Instant::now(),
-        });
+        let (looks, mut woken) = watch::channel(Looks::new());
         let (tell, changed) = watch::channel(0);
         let state = Arc::new(Mutex::new(State {
             table: LockTable::of_at_most(MOST_CLAIMS),
@@ -77,15 +69,14 @@ impl Reader {
         // Reads while somebody looks, until nobody can any more.
         tokio::spawn(async move {
             loop {
-                if woken.wait_for(Looks::want).await.is_err() {
+                if woken.wait_for(|looks| !looks.is_empty()).await.is_err() {
                     return;
                 }
                 let (shows, shown) = watch::channel(Vec::new());
                 let (client, load) = (client.clone(), Load::default());
                 let mut updates = feed::begin(client, interval, load, "*", Some(shown));
-                while woken.borrow().want() {
-                    send_if_other(&shows, woken.borrow().shown(&lock(&known).table));
-                    let until = woken.borrow().until;
+                while !woken.borrow().is_empty() {
+                    send_if_other(&shows, all_shown(&woken.borrow(), &lock(&known).table));
                     tokio::select! {
                         told = updates.recv() => {
                             // It has failed, and what it has read may not be answered for ever.
@@ -104,7 +95,6 @@ impl Reader {
                         changed = woken.changed() => if changed.is_err() {
                             return;
                         },
-                        () = sleep_until(until), if until > Instant::now() => {}
                     }
                 }
                 // What was found last is true no more: who looks next waits for what is true then.
@@ -126,17 +116,19 @@ impl Reader {
     pub(super) fn look(&self) -> Look {
         let (reader, mut id) = (self.clone(), 0);
         self.looks.send_modify(|looks| {
-            id = looks.shown.last_key_value().map_or(0, |(id, _)| id + 1);
-            looks.shown.insert(id, Vec::new());
+            id = looks.last_key_value().map_or(0, |(id, _)| id + 1);
+            looks.insert(id, Vec::new());
         });
         Look { reader, id }
     }
 
     /// Makes something of all locks for a request that looks once, in its turn.
     pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
-        let look = self.look();
-        let until = Instant::now() + LINGER;
-        self.looks.send_modify(|looks| looks.until = until);
+        let (look, lingers) = (self.look(), self.look());
+        tokio::spawn(async move {
+            sleep(LINGER).await;
+            drop(lingers);
+        });
         look.ready().await;
         drop(look);
         in_turn(&self.requests, || make(self)).await
@@ -193,7 +185,7 @@ impl Look {
     /// The keys that it shows: these are read more often.
     pub(super) fn shows(&self, keys: &[String]) {
         self.reader.looks.send_if_modified(|looks| {
-            let shown = looks.shown.entry(self.id).or_default();
+            let shown = looks.entry(self.id).or_default();
             let is_other = shown != keys;
             keys.clone_into(shown);
             is_other
@@ -203,25 +195,19 @@ impl Look {
 
 impl Drop for Look {
     fn drop(&mut self) {
-        let remove = |looks: &mut Looks| drop(looks.shown.remove(&self.id));
+        let remove = |looks: &mut Looks| drop(looks.remove(&self.id));
         self.reader.looks.send_modify(remove);
     }
 }
 
-impl Looks {
-    fn want(&self) -> bool {
-        !self.shown.is_empty() || self.until > Instant::now()
-    }
-
-    /// The keys that somebody shows, and that can be read.
-    fn shown(&self, table: &LockTable) -> Vec<String> {
-        let mut shown: Vec<_> = self.shown.values().flatten().cloned().collect();
-        shown.sort_unstable();
-        shown.dedup();
-        shown.retain(|key| !table.unreadable.contains_key(key));
-        shown.truncate(MOST_SHOWN);
-        shown
-    }
+/// The keys that somebody shows, and that can be read.
+fn all_shown(looks: &Looks, table: &LockTable) -> Vec<String> {
+    let mut shown: Vec<_> = looks.values().flatten().cloned().collect();
+    shown.sort_unstable();
+    shown.dedup();
+    shown.retain(|key| !table.unreadable.contains_key(key));
+    shown.truncate(MOST_SHOWN);
+    shown
 }
 
 /// Makes something, and then leaves the thread to others.
@@ -255,7 +241,7 @@ mod tests {
         let reader = Reader::begin(client, Duration::from_secs(1));
         let look = reader.look();
         look.shows(&["j".to_owned(), "k".to_owned()]);
-        let shown = || reader.looks.borrow().shown(&lock(&reader.state).table);
+        let shown = || all_shown(&reader.looks.borrow(), &lock(&reader.state).table);
         assert_eq!(shown(), ["j", "k"]);
         let failed = Update::Failed(refused);
         lock(&reader.state).table.take(failed, Instant::now());

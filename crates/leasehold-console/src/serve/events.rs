@@ -113,8 +113,8 @@ impl Page {
         let details = self.details.as_mut();
         let history = details.map(|details| details.history.changed());
         tokio::select! {
-            changed = self.look.reader.changed.changed() => {
-                changed.ok()?;
+            changed = self.look.changed() => {
+                changed?;
                 // More may change at the same time.
                 if let Some((_, sent)) = &self.sent {
                     sleep_until(*sent + SHORTEST_PAUSE).await;

@@ -1,7 +1,7 @@
 //! One reader of the store for all who look: it reads while somebody does, and rests otherwise.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
@@ -30,9 +30,9 @@ const SHARE: u32 = 4;
 /// Reads the store for all who look.
 #[derive(Clone)]
 pub(super) struct Reader {
-    state: Arc<Mutex<State>>,
-    /// The version of the table.
-    pub(super) changed: watch::Receiver<u64>,
+    /// The locks as they were read; who looks is woken by each change.
+    table: watch::Sender<LockTable>,
+    tables: Arc<Mutex<Tables>>,
     /// Who looks: the task that reads is woken by each change.
     looks: watch::Sender<Looks>,
     requests: Turn,
@@ -42,17 +42,16 @@ pub(super) struct Reader {
 /// Who makes something, and not before when.
 type Turn = Arc<tokio::sync::Mutex<Instant>>;
 
+/// The tables for pages and requests, each with the version of the locks of which it was made.
+type Tables = HashMap<Selection, (u64, Arc<TableView>)>;
+
 /// Those who look, with the keys that each of them shows.
 type Looks = BTreeMap<u64, Vec<String>>;
 
-struct State {
-    table: LockTable,
-    tables: HashMap<Selection, (u64, Arc<TableView>)>,
-}
-
 /// Somebody looks, until this is dropped.
 pub(super) struct Look {
-    pub(super) reader: Reader,
+    reader: Reader,
+    table: watch::Receiver<LockTable>,
     id: u64,
 }
 
@@ -60,12 +59,8 @@ impl Reader {
     /// Begins the task that reads.
     pub(super) fn begin(client: Client, interval: Duration) -> Self {
         let (looks, mut woken) = watch::channel(Looks::new());
-        let (tell, changed) = watch::channel(0);
-        let state = Arc::new(Mutex::new(State {
-            table: LockTable::of_at_most(MOST_CLAIMS),
-            tables: HashMap::new(),
-        }));
-        let known = Arc::clone(&state);
+        let table = watch::Sender::new(LockTable::of_at_most(MOST_CLAIMS));
+        let known = table.clone();
         // Reads while somebody looks, until nobody can any more.
         tokio::spawn(async move {
             loop {
@@ -76,7 +71,7 @@ impl Reader {
                 let (client, load) = (client.clone(), Load::default());
                 let mut updates = feed::begin(client, interval, load, "*", Some(shown));
                 while !woken.borrow().is_empty() {
-                    send_if_other(&shows, all_shown(&woken.borrow(), &lock(&known).table));
+                    send_if_other(&shows, all_shown(&woken.borrow(), &known.borrow()));
                     tokio::select! {
                         told = updates.recv() => {
                             // It has failed, and what it has read may not be answered for ever.
@@ -84,13 +79,11 @@ impl Reader {
                                 sleep(AFTER_ERROR).await;
                                 break;
                             };
-                            let version = {
-                                let mut state = lock(&known);
-                                state.table.take(update, Instant::now());
-                                state.table.version
-                            };
-                            // Who hears it looks at the table before it lets go of the version.
-                            send_if_other(&tell, version);
+                            known.send_if_modified(|table| {
+                                let before = table.version;
+                                table.take(update, Instant::now());
+                                table.version != before
+                            });
                         }
                         changed = woken.changed() => if changed.is_err() {
                             return;
@@ -98,14 +91,13 @@ impl Reader {
                     }
                 }
                 // What was found last is true no more: who looks next waits for what is true then.
-                let mut state = lock(&known);
-                (state.table.complete, state.table.failure) = (false, None);
+                known.send_modify(|table| (table.complete, table.failure) = (false, None));
             }
         });
         let turn = || Arc::new(tokio::sync::Mutex::new(Instant::now()));
         Self {
-            state,
-            changed,
+            table,
+            tables: Arc::default(),
             looks,
             requests: turn(),
             pages: turn(),
@@ -119,12 +111,13 @@ impl Reader {
             id = looks.last_key_value().map_or(0, |(id, _)| id + 1);
             looks.insert(id, Vec::new());
         });
-        Look { reader, id }
+        let table = self.table.subscribe();
+        Look { reader, table, id }
     }
 
     /// Makes something of all locks for a request that looks once, in its turn.
     pub(super) async fn make<T>(&self, make: impl FnOnce(&Self) -> T) -> T {
-        let (look, lingers) = (self.look(), self.look());
+        let (mut look, lingers) = (self.look(), self.look());
         tokio::spawn(async move {
             sleep(LINGER).await;
             drop(lingers);
@@ -141,7 +134,7 @@ impl Reader {
 
     /// Asks something of the table.
     pub(super) fn with<T>(&self, ask: impl FnOnce(&LockTable) -> T) -> T {
-        ask(&lock(&self.state).table)
+        ask(&self.table.borrow())
     }
 
     /// What was made of the table, with its age now.
@@ -156,30 +149,36 @@ impl Reader {
 
     /// A table, made once for all who ask for the same.
     pub(super) fn select(&self, selection: &Selection) -> Arc<TableView> {
-        let mut state = lock(&self.state);
-        let version = state.table.version;
-        if let Some((made, table)) = state.tables.get(selection)
-            && *made == version
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = self.table.borrow();
+        if let Some((made, table)) = tables.get(selection)
+            && *made == locks.version
         {
             return Arc::clone(table);
         }
-        let table = Arc::new(selection.of(&state.table));
-        if state.tables.len() >= MOST_TABLES {
-            state.tables.clear();
+        let table = Arc::new(selection.of(&locks));
+        if tables.len() >= MOST_TABLES {
+            tables.clear();
         }
-        let entry = (version, Arc::clone(&table));
-        state.tables.insert(selection.clone(), entry);
+        let entry = (locks.version, Arc::clone(&table));
+        tables.insert(selection.clone(), entry);
         table
     }
 }
 
 impl Look {
     /// Waits until all locks were read once, or could not be.
-    pub(super) async fn ready(&self) {
-        let mut changed = self.reader.changed.clone();
+    pub(super) async fn ready(&mut self) {
         let is_read = |table: &LockTable| table.complete || table.failure.is_some();
-        let is_ready = |_: &u64| self.reader.with(is_read);
-        drop(timeout(PATIENCE, changed.wait_for(is_ready)).await);
+        drop(timeout(PATIENCE, self.table.wait_for(is_read)).await);
+    }
+
+    /// Waits until the table has changed; `None` if nobody reads any more.
+    pub(super) async fn changed(&mut self) -> Option<()> {
+        tokio::select! {
+            changed = self.table.changed() => changed.ok(),
+            () = self.reader.looks.closed() => None,
+        }
     }
 
     /// The keys that it shows: these are read more often.
@@ -220,14 +219,16 @@ async fn in_turn<T>(turn: &Turn, make: impl FnOnce() -> T) -> T {
     made
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lock_table::Update;
+
+    fn fail(reader: &Reader, error: leasehold::Error) {
+        let failed = Update::Failed(error);
+        let take = |table: &mut LockTable| table.take(failed, Instant::now());
+        reader.table.send_modify(take);
+    }
 
     /// Its record may be damaged: that is no failure of the store, and all others are looked at.
     #[tokio::test]
@@ -241,13 +242,11 @@ mod tests {
         let reader = Reader::begin(client, Duration::from_secs(1));
         let look = reader.look();
         look.shows(&["j".to_owned(), "k".to_owned()]);
-        let shown = || all_shown(&reader.looks.borrow(), &lock(&reader.state).table);
+        let shown = || all_shown(&reader.looks.borrow(), &reader.table.borrow());
         assert_eq!(shown(), ["j", "k"]);
-        let failed = Update::Failed(refused);
-        lock(&reader.state).table.take(failed, Instant::now());
+        fail(&reader, refused);
         assert!(reader.with(|table| table.failure.is_none()));
-        let failed = Update::Failed(unanswered);
-        lock(&reader.state).table.take(failed, Instant::now());
+        fail(&reader, unanswered);
         assert!(reader.with(|table| table.failure.is_some()));
         assert_eq!(shown(), ["j"]);
     }
@@ -272,31 +271,10 @@ mod tests {
         let seen =
             |reader: &Reader| reader.with(|table| (table.locks().count(), table.failure.is_some()));
         assert_eq!(reader.make(seen).await, (0, false));
-        let error = client.mutex("").err().unwrap();
-        let failed = Update::Failed(error);
-        lock(&reader.state).table.take(failed, Instant::now());
+        fail(&reader, client.mutex("").err().unwrap());
         sleep_until(Instant::now() + LINGER * 2).await;
         let _lease = client.mutex("k").unwrap().lock().await.unwrap();
         assert_eq!(reader.make(seen).await, (1, false));
-    }
-
-    /// Who looks at the table with the version in its hand waits for nobody.
-    #[tokio::test]
-    async fn the_table_is_free_while_its_version_is_told() {
-        let client = leasehold::connect("memory:").await.unwrap();
-        let reader = Reader::begin(client, Duration::from_secs(1));
-        let _look = reader.look();
-        let other = tokio::task::spawn_blocking(move || {
-            let (version, begun) = (reader.changed.borrow(), Instant::now());
-            let is_free = || {
-                let state = reader.state.try_lock();
-                state.is_ok_and(|state| state.table.version > *version)
-            };
-            let looks = std::iter::repeat_with(is_free);
-            let mut looks = looks.take_while(|_| begun.elapsed() < PATIENCE);
-            looks.any(|is_free| is_free)
-        });
-        assert!(other.await.unwrap());
     }
 
     #[tokio::test]

@@ -94,7 +94,7 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
         let message = format!("the directory {shown} belongs to user {}", stat.st_uid);
         return Err(refused(message, hint));
     }
-    check_way(path, &found, &stat)?;
+    check_way(path, &open_dir::find(path, Makes::Nothing)?, &stat)?;
     check_rights(path, &directory, &stat)?;
     Ok((directory, stat))
 }

@@ -256,7 +256,9 @@ fn who_could_replace_the_directory_is_told() {
     fs::rename(&place.path, &moved).unwrap();
     for odd in [0o775, 0o777] {
         set_mode(&inner, odd);
-        let hint = refusal(open(&moved), "could replace the directory");
+        let replaced = "could replace the directory";
+        refusal(make(&inner.join("new"), &ours()), replaced);
+        let hint = refusal(open(&moved), replaced);
         assert!(hint.contains("below directories of root"), "{hint}");
     }
     for right in [0o1777, 0o755] {

@@ -154,8 +154,13 @@ impl Log {
         Ok(())
     }
 
+    /// Whether a file was ended, so that others may have to be removed.
+    pub(super) fn has_ended(&self) -> bool {
+        !lock(&self.ended).is_empty()
+    }
+
     /// Removes the files of which nothing is to be kept, when another was ended. It may have to read
-    /// all that is kept, so it is called under no lock.
+    /// all that is kept, so it is called under no lock, and where it holds nobody up.
     pub(super) fn remove_old(&self, at: StoreTime) {
         let (ended, mut kept) = (std::mem::take(&mut *lock(&self.ended)), 0);
         for end in ended.into_iter().rev() {

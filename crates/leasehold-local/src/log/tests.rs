@@ -1,7 +1,9 @@
 //! Files that are full, removed, cut off, and read.
 
 use std::fs;
+use std::future::poll_fn;
 use std::io::Write;
+use std::task::Poll;
 
 use leasehold_core::{Arrival, AuditEvent, AuditedHold, ClientInfo, Command, Mode, Token};
 use leasehold_store::Records;
@@ -168,10 +170,12 @@ async fn what_is_not_kept_is_removed_after_the_step() {
     let log = store.inner.audit.as_ref().unwrap();
     log.add(&key("k"), vec![entry(1, START)]);
     assert_eq!(place.names("audit").len(), 4, "in the step");
-    let step = release(1);
-    let step = leasehold_store::Step::One(&step);
-    let taken = store.transact(&[&key("k")], step).await.unwrap();
-    assert!(taken.taken.is_ok());
+    let (key, step) = (key("k"), release(1));
+    let (keys, step) = ([&key], leasehold_store::Step::One(&step));
+    let mut taking = store.transact(&keys, step);
+    let first = poll_fn(|context| Poll::Ready(taking.as_mut().poll(context))).await;
+    assert!(first.is_pending(), "it is read where that holds up no task");
+    assert!(taking.await.unwrap().taken.is_ok());
     assert!(!place.at(&full(1)).exists());
     assert_eq!(place.names("audit").len(), 3);
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use leasehold_core::{Command, Key, Now, Snapshot};
 use leasehold_store::{StoreError, Taken};
 
-use super::acquire_record::acquire;
+use super::acquire_record::{acquire, blocking};
 use super::errors::unavailable;
+use super::log::Log;
 use super::record::Change;
 use super::record_file::RecordFile;
 use super::record_guard::RecordGuard;
@@ -26,8 +27,16 @@ pub(super) async fn take(
     let mut locks = acquire(store, keys).await?;
     let taken = transact(store, &mut locks, keys, &commands, together);
     drop(locks);
-    if let Some(audit) = &store.audit {
-        audit.remove_old(store.clock.now());
+    if store.audit.as_ref().is_some_and(Log::has_ended) {
+        let store = store.clone();
+        let removed = blocking(move || {
+            if let Some(log) = &store.audit {
+                log.remove_old(store.clock.now());
+            }
+            Ok(())
+        });
+        // Where the runtime is shutting down, it is left to the next who ends a file.
+        removed.await.ok();
     }
     taken
 }

@@ -112,8 +112,10 @@ impl Clock {
         match Self::read(&text, boot.since) {
             // Where the kernel does not number its boots, the file's age decides.
             Some(clock) if boot.id.is_some() || !earlier => Ok(Some(clock)),
-            None if !earlier && !text.is_empty() => Err(Self::useless(directory, "is damaged")
-                .with_hint("stop what uses that directory, then remove it")),
+            None if !earlier && !text.is_empty() => {
+                let error = Self::useless(directory, "is damaged");
+                Err(error.with_hint("stop what uses that directory, then remove it"))
+            }
             _ => Ok(None),
         }
     }

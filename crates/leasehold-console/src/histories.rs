@@ -34,18 +34,14 @@ pub(crate) struct Histories {
     client: Client,
     interval: Duration,
     followed: Arc<Mutex<HashMap<String, watch::Sender<History>>>>,
-    /// What those hear for whom there is no room.
-    full: watch::Sender<History>,
 }
 
 impl Histories {
     pub(crate) fn new(client: Client, interval: Duration) -> Self {
-        let why = format!("the histories of {MOST_KEYS} other keys are shown: close some of them");
         Self {
             client,
             interval,
             followed: Arc::default(),
-            full: watch::Sender::new(Some(Err(why))),
         }
     }
 
@@ -53,27 +49,20 @@ impl Histories {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the history of a key, until nobody has a receiver any more.
-    pub(crate) fn follow(&self, key: &str) -> watch::Receiver<History> {
+    /// Follows the history of a key, until nobody has a receiver any more. `None` while there is no
+    /// room for another key.
+    pub(crate) fn follow(&self, key: &str) -> Option<watch::Receiver<History>> {
         let mut followed = self.followed();
         if let Some(known) = followed.get(key) {
-            return known.subscribe();
+            return Some(known.subscribe());
         }
         if followed.len() >= MOST_KEYS {
-            return self.full.subscribe();
+            return None;
         }
         let (known, receiver) = watch::channel(None);
         followed.insert(key.to_owned(), known.clone());
         tokio::spawn(self.clone().run(key.to_owned(), known));
-        receiver
-    }
-
-    /// Has who found no room follow the history once there is some.
-    #[cfg(feature = "serve")]
-    pub(crate) fn follow_if_room(&self, key: &str, known: &mut watch::Receiver<History>) {
-        if known.same_channel(&self.full.subscribe()) {
-            *known = self.follow(key);
-        }
+        Some(receiver)
     }
 
     /// Reads the entries of the key, and those that come, until nobody shows them any more. That is
@@ -107,6 +96,12 @@ impl Histories {
             }
         }
     }
+}
+
+/// What those are told for whom there is no room.
+#[cfg(feature = "serve")]
+pub(crate) fn no_room() -> String {
+    format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
 /// The newest entries of a key now, the newest first. Before that it pays for what was read last.
@@ -173,34 +168,26 @@ mod tests {
     async fn one_reader_for_all_who_show_a_key() {
         let client = leasehold::connect("memory:?audit=100").await.unwrap();
         let histories = Histories::new(client.clone(), Duration::from_millis(1));
-        let (mut one, mut other) = (histories.follow("k"), histories.follow("k"));
+        let follow = |key: &str| histories.follow(key).unwrap();
+        let (mut one, mut other) = (follow("k"), follow("k"));
         assert_eq!(histories.followed().len(), 1);
         let lease = client.mutex("k").unwrap().lock().await.unwrap();
         let shows = |known: &History| matches!(known, Some(Ok(entries)) if !entries.is_empty());
         one.wait_for(shows).await.unwrap();
         other.wait_for(shows).await.unwrap();
         // Who comes later has what is known.
-        assert!(shows(&histories.follow("k").borrow()));
+        assert!(shows(&follow("k").borrow()));
         drop((one, other));
         while !histories.followed().is_empty() {
             tokio::task::yield_now().await;
         }
-        let followed: Vec<_> = (0..MOST_KEYS)
-            .map(|n| histories.follow(&n.to_string()))
-            .collect();
-        let refused = histories.follow("k");
-        let why = refused.borrow().clone();
-        assert!(matches!(why, Some(Err(why)) if why.contains("20 other keys")));
-        assert_eq!(
-            refused.has_changed().ok(),
-            Some(false),
-            "its page stays open"
-        );
+        let followed: Vec<_> = (0..MOST_KEYS).map(|n| follow(&n.to_string())).collect();
+        assert!(histories.follow("k").is_none(), "there is no room");
         drop(followed);
         while !histories.followed().is_empty() {
             tokio::task::yield_now().await;
         }
-        let mut again = histories.follow("k");
+        let mut again = follow("k");
         again.wait_for(shows).await.unwrap();
         let _ = lease.release().await.unwrap();
     }

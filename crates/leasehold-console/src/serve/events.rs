@@ -19,7 +19,7 @@ use super::Shared;
 use super::api::{LockView, Problem};
 use super::reader::Look;
 use super::selection::{Selection, TableView};
-use crate::histories::History;
+use crate::histories::{History, no_room};
 use crate::lock_table::LockTable;
 
 /// So often at least, as times go on.
@@ -76,8 +76,8 @@ struct Page {
 /// The key whose details it shows.
 struct Details {
     key: String,
-    /// What the audit log says of it.
-    history: watch::Receiver<History>,
+    /// What the audit log says of it; `None` while there is no room for that.
+    history: Option<watch::Receiver<History>>,
     sent: Option<(LockView, Instant)>,
 }
 
@@ -111,7 +111,8 @@ impl Page {
     /// Waits until there may be something new.
     async fn change(&mut self, due: Instant) -> Option<()> {
         let details = self.details.as_mut();
-        let history = details.map(|details| details.history.changed());
+        let history = details.and_then(|details| details.history.as_mut());
+        let history = history.map(watch::Receiver::changed);
         tokio::select! {
             changed = self.look.changed() => {
                 changed?;
@@ -130,14 +131,19 @@ impl Page {
     fn lock_event(&mut self) -> Option<Event> {
         let details = self.details.as_mut()?;
         let key = &details.key;
-        let histories = &self.shared.histories;
-        histories.follow_if_room(key, &mut details.history);
+        if details.history.is_none() {
+            details.history = self.shared.histories.follow(key);
+        }
+        let history = match &details.history {
+            Some(known) => known.borrow().clone(),
+            None => Some(Err(no_room())),
+        };
         let lock = |table: &LockTable| {
             let lock = table.lock(key).map(|lock| lock.view.clone());
             (lock, table.unreadable.get(key).cloned())
         };
         let lock = self.shared.reader.with(lock);
-        let lock = LockView::new(key.clone(), lock, details.history.borrow().clone());
+        let lock = LockView::new(key.clone(), lock, history);
         if let Some((sent, at)) = &details.sent
             && *sent == lock
             && at.elapsed() < LONGEST_PAUSE

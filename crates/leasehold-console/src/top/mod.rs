@@ -171,8 +171,8 @@ impl Top {
     fn follow(&mut self) {
         let key = self.model.details.as_ref().map(|(key, _)| key);
         if key != self.model.history.as_ref().map(|(key, _)| key) {
-            let history = key.map(|key| (key.clone(), self.histories.follow(key)));
-            self.model.history = history;
+            let follow = |key: &String| Some((key.clone(), self.histories.follow(key)?));
+            self.model.history = key.and_then(follow);
         }
     }
 }

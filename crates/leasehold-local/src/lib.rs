@@ -114,7 +114,7 @@ struct Inner {
     directory: Arc<Directory>,
     clock: Clock,
     session: Session,
-    retention: Duration,
+    options: LocalOptions,
     subscription: Mutex<Subscription>,
     watcher: Arc<LivenessWatch>,
     records: OpenRecords,
@@ -156,7 +156,7 @@ impl Inner {
             session,
             directory,
             audit,
-            retention: options.retention,
+            options: options.clone(),
             subscription: Mutex::default(),
             watcher: Arc::default(),
             records: OpenRecords::default(),
@@ -239,10 +239,8 @@ impl LocalStore {
     #[must_use]
     pub fn url(&self) -> String {
         let options = LocalOptions {
-            directory: None,
-            retention: self.inner.retention,
-            audit: self.inner.audit.as_ref().map(|log| log.limit),
             group: self.inner.directory.group().map(Group::text),
+            ..self.inner.options.clone()
         };
         options.url(self.directory())
     }

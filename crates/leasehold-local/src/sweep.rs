@@ -45,7 +45,7 @@ const RESTS: u32 = 20;
 /// The task that sweeps while its client lives.
 pub(super) fn start(store: &Arc<Inner>) -> JoinSet<()> {
     let [least, most] = PERIODS;
-    let period = (store.retention / PERIODS_A_RETENTION).clamp(least, most);
+    let period = (store.options.retention / PERIODS_A_RETENTION).clamp(least, most);
     let (store, mut pause, mut all) = (Arc::downgrade(store), period, true);
     JoinSet::from_iter([async move {
         loop {
@@ -114,7 +114,7 @@ fn sweep_found(store: &Arc<Inner>, [clients, keys]: [Vec<String>; 2]) -> bool {
     let records = records.map(|name| RecordFile::of(store, name));
     let old = records.filter(|record| {
         let used = store.directory.last_written(&record.name);
-        used.is_some_and(|used| used.saturating_add(store.retention) <= wall())
+        used.is_some_and(|used| used.saturating_add(store.options.retention) <= wall())
     });
     let old: Vec<_> = old.take(LOOKS).collect();
     let removed = old.iter().filter(|record| is_removed(record)).count();

@@ -45,7 +45,7 @@ const PAGE: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Log {
     directory: Arc<Directory>,
-    pub(super) limit: AuditLimit,
+    limit: AuditLimit,
     /// Taken by whoever writes, so that one of this client begins a new file.
     turn: Mutex<()>,
     fails: AtomicBool,

@@ -95,7 +95,7 @@ pub(super) fn transact(
             at,
             dead,
             command: command.map(Cow::Borrowed),
-            expires: at + record.queue.keep_for(at, store.retention),
+            expires: at + record.queue.keep_for(at, store.options.retention),
         };
         let writes = lock.prepare(&mut record, &change)?;
         outcomes.push(outcome);

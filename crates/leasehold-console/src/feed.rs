@@ -39,7 +39,7 @@ pub fn begin(
     let (updates, receiver) = mpsc::channel(BUFFER);
     let pattern = pattern.to_owned();
     tokio::spawn(async move {
-        let feed = Feed {
+        let mut feed = Feed {
             client,
             interval,
             pattern,
@@ -48,7 +48,11 @@ pub fn begin(
             load: load.0.lock_owned().await,
             refreshed: Instant::now(),
         };
-        feed.run().await;
+        let updates = feed.updates.clone();
+        tokio::select! {
+            never = feed.read() => match never {},
+            () = updates.closed() => {}
+        }
     });
     receiver
 }
@@ -65,14 +69,6 @@ struct Feed {
 }
 
 impl Feed {
-    async fn run(mut self) {
-        let updates = self.updates.clone();
-        tokio::select! {
-            never = self.read() => match never {},
-            () = updates.closed() => {}
-        }
-    }
-
     /// Reads the locks that match, pass after pass.
     async fn read(&mut self) -> Infallible {
         let mut is_first = true;

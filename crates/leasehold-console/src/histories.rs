@@ -14,6 +14,8 @@ use tokio::time::{Instant, sleep};
 use crate::feed::{AFTER_ERROR, send_if_other};
 use crate::history::EntryView;
 use crate::load_limit::LoadLimit;
+#[cfg(feature = "serve")]
+use crate::view::KeyView;
 
 /// From when on.
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
@@ -104,14 +106,26 @@ pub(crate) fn no_room() -> String {
     format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
-/// The newest entries of a key now, the newest first. Before that it pays for what was read last.
+/// A key now, and then its history. Before that it pays for what was read last.
 #[cfg(feature = "serve")]
-pub(crate) async fn newest(
+pub(crate) async fn look(
+    client: &Client,
+    key: &str,
+    load: &mut LoadLimit,
+) -> Result<(KeyView, History), Error> {
+    load.pause_up_to(LONGEST_PAUSE).await;
+    let view = KeyView::from(&client.inspect(key).await?);
+    let history = newest(client, key, load).await;
+    Ok((view, Some(history.map_err(|error| error.to_string()))))
+}
+
+/// The newest entries of a key now, the newest first.
+#[cfg(feature = "serve")]
+async fn newest(
     client: &Client,
     key: &str,
     load: &mut LoadLimit,
 ) -> Result<Vec<EntryView>, Error> {
-    load.pause_up_to(LONGEST_PAUSE).await;
     load.measure_round_trip(client).await;
     let (mut log, mut newest) = (open(client, key)?, Vec::new());
     while read_page(&mut log, &mut newest, load).await? {}
@@ -198,11 +212,12 @@ mod tests {
     async fn what_one_reading_owes_the_next_one_pays() {
         let client = leasehold::connect("memory:?audit=100").await.unwrap();
         let (mut load, begun) = (LoadLimit::default(), Instant::now());
-        load.record(LONGEST_PAUSE, 1);
-        let hung_up = newest(&client, "k", &mut load);
+        // It owes nineteen times as much: nearly the longest pause.
+        load.record(LONGEST_PAUSE / 20, 1);
+        let hung_up = look(&client, "k", &mut load);
         let hung_up = tokio::time::timeout(LONGEST_PAUSE / 2, hung_up).await;
         assert!(hung_up.is_err());
-        newest(&client, "k", &mut load).await.unwrap();
-        assert!(begun.elapsed() >= LONGEST_PAUSE * 3 / 2);
+        look(&client, "k", &mut load).await.unwrap();
+        assert!(begun.elapsed() >= LONGEST_PAUSE * 7 / 5);
     }
 }

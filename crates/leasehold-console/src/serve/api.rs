@@ -165,12 +165,10 @@ pub(super) async fn lock(
     let Query(OfKey { key }) = key?;
     Key::new(&key)?;
     let mut load = shared.looks.lock().await;
-    let history = histories::newest(&shared.client, &key, &mut load).await;
-    let history = history.map_err(|error| error.to_string());
-    let mut view = KeyView::from(&shared.client.inspect(&key).await?);
+    let (mut view, history) = histories::look(&shared.client, &key, &mut load).await?;
     shorten(&mut view, MOST_CLAIMS);
     let lock = view.is_used().then_some(view);
-    Ok(Json(LockView::new(key, (lock, None), Some(history))))
+    Ok(Json(LockView::new(key, (lock, None), history)))
 }
 
 /// Something, and when it was found.

@@ -115,13 +115,13 @@ pub(crate) async fn look(
 ) -> Result<(KeyView, History), Error> {
     load.pause_up_to(LONGEST_PAUSE).await;
     let view = KeyView::from(&client.inspect(key).await?);
-    let history = newest(client, key, load).await;
+    let history = newest_entries(client, key, load).await;
     Ok((view, Some(history.map_err(|error| error.to_string()))))
 }
 
 /// The newest entries of a key now, the newest first.
 #[cfg(feature = "serve")]
-async fn newest(
+async fn newest_entries(
     client: &Client,
     key: &str,
     load: &mut LoadLimit,

@@ -14,7 +14,7 @@ use super::{Append, Journal, News, RUNG};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::port::PushSink;
-use crate::sync::{Mutex, Ordering, lock};
+use crate::sync::{Mutex, lock};
 
 /// How often a step is tried anew because others' came in between, and when that is late.
 const TRIES: usize = 1000;
@@ -161,8 +161,6 @@ impl<J: Journal> Client<J> {
         // Of what cannot be followed nothing is written down.
         let heard = heard.inspect_err(|_| *part.copy = Copy::default())?;
         part.copy.at = at;
-        let size = news.since_base + news.base_length;
-        part.slot.size.store(size, Ordering::Relaxed);
         // Before the grants: this client may have been passed over for others. The doubt goes last,
         // since it ends the session that pushes belong to.
         if heard.missed || heard.silent.is_some() {

@@ -25,7 +25,7 @@ pub(super) struct Copy {
     pub(super) at: StoreTime,
     /// How many bytes of the journal there are.
     pub(super) since_base: u64,
-    pub(super) base_length: u64,
+    base_length: u64,
     /// From how many bytes on a base is tried again, after a step that failed.
     no_base_before: u64,
     /// What the backend wants to have back.
@@ -131,6 +131,11 @@ impl Copy {
             outcome
         });
         Ok((outcomes.collect(), told))
+    }
+
+    /// How many bytes of the journal it stands for.
+    pub(super) fn size(&self) -> u64 {
+        self.since_base + self.base_length
     }
 
     /// Writes it down.

@@ -1,5 +1,6 @@
 //! The copies that a client keeps, and what its tasks ask of each key.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::copy::Copy;
 use crate::error::StoreError;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{Mutex, lock};
 
 /// How many keys are known for long, and how many bytes of their journals, beside those that concern the
 /// client.
@@ -25,9 +26,6 @@ pub(super) struct Slot {
     /// Locked during a round trip.
     pub(super) turn: Turn<Copy>,
     pub(super) asked: Mutex<Vec<Asked>>,
-    /// When it was last used, and how large it is.
-    used: AtomicU64,
-    pub(super) size: AtomicU64,
 }
 
 impl Slot {
@@ -74,7 +72,8 @@ pub(super) struct Keys(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    slots: HashMap<Key, Arc<Slot>>,
+    /// Each with the number of its last use.
+    slots: HashMap<Key, (u64, Arc<Slot>)>,
     uses: u64,
     /// How many there are when room is made next.
     looks_at: usize,
@@ -85,8 +84,8 @@ impl Keys {
         let mut known = lock(&self.0);
         known.uses += 1;
         let uses = known.uses;
-        if let Some(slot) = known.slots.get(key) {
-            slot.used.store(uses, Ordering::Relaxed);
+        if let Some((used, slot)) = known.slots.get_mut(key) {
+            *used = uses;
             return slot.clone();
         }
         known.make_room(inbox);
@@ -94,10 +93,8 @@ impl Keys {
             key: key.clone(),
             turn: Turn::default(),
             asked: Mutex::default(),
-            used: AtomicU64::new(uses),
-            size: AtomicU64::new(0),
         });
-        known.slots.insert(key.clone(), slot.clone());
+        known.slots.insert(key.clone(), (uses, slot.clone()));
         slot
     }
 
@@ -109,7 +106,7 @@ impl Keys {
     /// The keys that concern this client, or may.
     pub(super) fn of_concern(&self, inbox: &Inbox) -> Vec<Key> {
         let known = lock(&self.0);
-        let slots = known.slots.values();
+        let slots = known.slots.values().map(|(_, slot)| slot);
         let slots = slots.filter(|slot| slot.may_concern(inbox));
         slots.map(|slot| slot.key.clone()).collect()
     }
@@ -122,19 +119,23 @@ impl Known {
         if self.slots.len() < self.looks_at {
             return;
         }
-        let size = |slot: &Arc<Slot>| slot.size.load(Ordering::Relaxed);
-        let mut bytes: u64 = self.slots.values().map(size).sum();
-        let is_idle = |slot: &&Arc<Slot>| Arc::strong_count(slot) == 1 && !slot.may_concern(inbox);
-        let idle = self.slots.values().filter(is_idle);
-        let mut idle: Vec<_> = idle
-            .map(|slot| (slot.used.load(Ordering::Relaxed), slot.key.clone()))
-            .collect();
-        idle.sort_unstable_by(|one, other| other.cmp(one));
-        while self.slots.len() >= MOST_KEYS || bytes > MOST_BYTES {
-            let oldest = idle.pop().and_then(|(_, key)| self.slots.remove(&key));
-            let Some(oldest) = oldest else { break };
-            // A step that ended meanwhile may have made it larger than it was when all were summed up.
-            bytes = bytes.saturating_sub(size(&oldest));
+        let (mut bytes, mut idle) = (0, Vec::new());
+        for (used, slot) in self.slots.values() {
+            // What is in a round trip is in use.
+            let Ok(copy) = slot.turn.try_lock() else {
+                continue;
+            };
+            bytes += copy.size();
+            if Arc::strong_count(slot) == 1 && !copy.queue.concerns(inbox) {
+                idle.push((*used, copy.size(), slot.key.clone()));
+            }
+        }
+        idle.sort_unstable_by_key(|(used, ..)| Reverse(*used));
+        while (self.slots.len() >= MOST_KEYS || bytes > MOST_BYTES)
+            && let Some((_, size, key)) = idle.pop()
+        {
+            self.slots.remove(&key);
+            bytes -= size;
         }
         self.looks_at = self.slots.len() + LOOKS_AFTER.max(self.slots.len() / 4);
     }

@@ -11,7 +11,8 @@ use leasehold_store::journal::Doorbell;
 use leasehold_store::journal::listening::{Epochs, connect_again, open_inbox};
 use leasehold_store::sync::sleep;
 use leasehold_store::{Listening, StoreError};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
 use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
 
 use super::node::path_of_inbox;
@@ -35,10 +36,21 @@ pub(crate) struct Bell {
 /// An open inbox.
 struct Node {
     session: Arc<Session>,
+    path: String,
     /// What has happened to it; ends with the node, its session or its runtime.
     news: mpsc::UnboundedReceiver<EventType>,
     /// How often it had been rung when it was read last.
     rung: i32,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // One that is gone may be the next one's by now. This goes before what is asked next, and need not
+        // be waited for: if it cannot be removed, it goes with the session.
+        if !self.news.is_closed() {
+            drop(self.session.client.delete(&self.path, None));
+        }
+    }
 }
 
 impl Bell {
@@ -62,35 +74,20 @@ impl Bell {
     ) -> Result<Box<dyn Listening>, StoreError> {
         let node = self.make().await?;
         self.epochs.begin();
-        let (closes, closed) = oneshot::channel();
         let kept = self.clone();
-        tokio::spawn(async move { kept.keep(node, &*bell, closed).await });
-        Ok(open_inbox(&self.epochs, closes))
+        let keep = async move { kept.keep(node, &*bell).await };
+        Ok(open_inbox(&self.epochs, JoinSet::from_iter([keep])))
     }
 
-    /// Listens until the inbox is closed, also over sessions that expire.
-    async fn keep(&self, mut node: Node, bell: &dyn Doorbell, mut closed: oneshot::Receiver<()>) {
+    /// Listens, also over sessions that expire.
+    async fn keep(&self, mut node: Node, bell: &dyn Doorbell) {
         loop {
-            tokio::select! {
-                // First: if it is closed, the next one may be open, whose epoch is not to be ended.
-                biased;
-                _ = &mut closed => {
-                    // One that is gone may be the next one's by now. If it cannot be removed, it goes
-                    // with the session.
-                    if !node.news.is_closed() {
-                        node.session.client.delete(&self.path, None).await.ok();
-                    }
-                    return;
-                }
-                () = self.hear(&mut node, bell) => {}
-            }
+            self.hear(&mut node, bell).await;
             self.epochs.end();
             bell.push(Push::Disconnected);
-            tokio::select! {
-                biased;
-                _ = &mut closed => return,
-                again = connect_again(|| self.make()) => node = again,
-            }
+            // It must not remove the next one.
+            drop(node);
+            node = connect_again(|| self.make()).await;
             self.epochs.begin();
             bell.push(Push::Reset);
         }
@@ -104,7 +101,7 @@ impl Bell {
             let is_read = read.is_ok();
             match read {
                 Ok(Some((content, stat))) => node.rung = ring(node.rung, &content, &stat, bell),
-                Ok(None) => return,
+                Ok(None) => return node.news.close(),
                 Err(error) => tracing::debug!(%error, "cannot read the inbox; again soon"),
             }
             loop {
@@ -171,6 +168,7 @@ impl Bell {
         });
         Ok(Node {
             session,
+            path: self.path.clone(),
             news,
             rung: 0,
         })
@@ -283,23 +281,18 @@ mod tests {
         let rung = Arc::new(Rung { proxy, holds, keys });
         for number in 0..16 {
             let bell = Arc::new(Bell::new(sessions.clone(), &Inbox::from_random(number)));
-            let session = bell.make().await.unwrap().session;
-            let set = session.client.set_data(&bell.path, b"k", None).await;
-            set.unwrap();
+            let mut node = bell.make().await.unwrap();
+            let set = node.session.client.set_data(&bell.path, b"k", None);
+            set.await.unwrap();
             let (tell, news) = mpsc::unbounded_channel();
-            let node = Node {
-                session,
-                news,
-                rung: 0,
-            };
-            let (closes, closed) = oneshot::channel();
+            node.news = news;
             let (kept, rung) = (bell.clone(), rung.clone());
-            let keeps = tokio::spawn(async move { kept.keep(node, &*rung, closed).await });
+            let mut keeps = JoinSet::from_iter([async move { kept.keep(node, &*rung).await }]);
             // It waits for news by now.
             assert_eq!(rung_for(&mut heard).await.as_deref(), Some("k"));
             bell.epochs.begin();
-            drop((tell, closes));
-            keeps.await.unwrap();
+            drop(tell);
+            keeps.shutdown().await;
             assert_ne!(bell.epochs.now(), 0);
         }
     }

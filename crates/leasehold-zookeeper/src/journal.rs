@@ -154,10 +154,6 @@ impl Nodes {
     /// Reads nodes, all at one time.
     async fn read_nodes(&self, client: &Client, keys: &[Key]) -> Result<Vec<Found>, StoreError> {
         let sessions = &self.sessions;
-        if let [key] = keys {
-            let found = client.get_data(&path_of(key));
-            return Ok(vec![sessions.ask_unless(&Error::NoNode, found).await]);
-        }
         let mut reader = client.new_multi_reader();
         for key in keys {
             let added = reader.add_get_data(&path_of(key));

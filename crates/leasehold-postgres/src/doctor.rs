@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_store::StoreError;
-use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
+use leasehold_store::report::Severity::{Fine, Note, Warning};
 use leasehold_store::report::{Finding, Report, applied};
 use leasehold_store::trial;
 use tokio_postgres::Row;
@@ -19,7 +19,6 @@ const RETENTION: Duration = Duration::from_secs(60);
 /// Texts and `bigint`s, by the names that the rules know. Of the sessions of other roles a role without
 /// `pg_read_all_stats` sees the database, and no type.
 const SETTINGS: &str = "select current_setting('server_version') as version, \
-    current_setting('server_version_num')::bigint as version_num, \
     current_setting('server_encoding') as encoding, current_setting('fsync') as fsync, \
     current_setting('synchronous_commit') as commit, \
     current_setting('synchronous_standby_names') as standbys, \
@@ -48,10 +47,7 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
     let text = |name: &str| -> String { settings.try_get(name).unwrap_or_default() };
     let number = |name: &str| -> i64 { settings.try_get(name).unwrap_or_default() };
     let found = format!("PostgreSQL {}", text("version"));
-    let connection = Finding::new(Fine, "connection", &*found);
-    let version = Finding::new(Unsafe, "version", found)
-        .meaning("leasehold is tested with PostgreSQL 14 and later")
-        .remedied("use a newer server");
+    let connection = Finding::new(Fine, "connection", found);
     let found = format!("the database has the encoding {}", text("encoding"));
     let encoding = Finding::new(Warning, "encoding", found)
         .meaning("keys with letters that the encoding lacks cannot be used")
@@ -91,7 +87,6 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
         .remedied(REMEDY);
     let rules = [
         (true, connection),
-        (number("version_num") < 140_000, version),
         (text("encoding") != "UTF8", encoding),
         (text("fsync") != "on", fsync),
         (is_async || commit == "off", commits),

@@ -1,7 +1,9 @@
 //! Options of a store in PostgreSQL, and their URL.
 
-use std::env::var;
+use std::env::var_os;
+use std::ffi::OsString;
 use std::iter;
+use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use leasehold_core::Invalid;
@@ -379,18 +381,12 @@ impl PostgresOptions {
         self.access.tls.certificate()?;
         self.check()?;
         let has_none = self.config.get_password().is_none() && !self.access.may_change();
-        let is_wanted = |password: &String| has_none && !password.is_empty();
-        let of_psql = || var("PGPASSWORD").ok().filter(is_wanted);
-        let password = self.access.password.clone().or_else(of_psql);
+        let is_wanted = |password: &OsString| has_none && !password.is_empty();
+        let of_psql = || var_os("PGPASSWORD").filter(is_wanted);
+        let password = self.access.password.clone().map(OsString::from);
+        let password = password.or_else(of_psql).map(OsString::into_vec);
         log_in(&mut self.config, self.access.user.as_deref(), password);
         Ok(self)
-    }
-
-    /// The same for each of its hosts, with the password that the file of passwords has for it.
-    pub(crate) fn each_host(&self, config: &Config) -> Vec<Config> {
-        let of_file = config.get_password().is_none() && !self.access.may_change();
-        let passwords = of_file.then(|| text_of_file().unwrap_or_default());
-        one_by_one(config, &passwords.unwrap_or_default())
     }
 
     /// The URL as people may see it. It reads back the same but for the password.
@@ -424,21 +420,24 @@ impl PostgresOptions {
         }
     }
 
-    /// For the connection that is opened next: with its login, unless the session that listens has its
-    /// own.
+    /// Each of the hosts for the connection that is opened next: with its login, unless the session that
+    /// listens has its own, or with the password that the file of passwords has for the host.
     ///
     /// # Errors
     /// Those of [`Access::login`].
-    pub(crate) async fn with_login(&self, config: &Config) -> Result<Config, StoreError> {
+    pub(crate) async fn each_host(&self, config: &Config) -> Result<Vec<Config>, StoreError> {
         let mut config = config.clone();
         let is_own = config.get_password() != self.config.get_password();
+        let mut passwords = String::new();
         if self.access.may_change() && !is_own {
             let login = self.access.login(self.connect_timeout).await?;
             let is_ours = config.get_user() == self.config.get_user();
             let user = login.user.as_deref().filter(|_| is_ours);
             log_in(&mut config, user, login.password);
+        } else if config.get_password().is_none() {
+            passwords = text_of_file().unwrap_or_default();
         }
-        Ok(config)
+        Ok(one_by_one(&config, &passwords))
     }
 
     /// Where the session that listens goes; `None` if there is none.

@@ -75,9 +75,8 @@ impl Pool {
         params: &[Param<'_>],
     ) -> Result<Result<Vec<Row>, Error>, StoreError> {
         check_runtime()?;
-        let Ok(_room) = self.room.acquire().await else {
-            return Err(late(&self.server, "gave no connection"));
-        };
+        // Nobody closes it.
+        let _room = self.room.acquire().await;
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
@@ -198,8 +197,7 @@ impl Pool {
     }
 
     async fn open(&self, config: &Config) -> Result<Result<(Client, Wire), Error>, StoreError> {
-        let config = self.options.with_login(config).await?;
-        let hosts = self.options.each_host(&config);
+        let hosts = self.options.each_host(config).await?;
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let last = match config.get_hosts() == self.options.config.get_hosts() {
@@ -220,7 +218,7 @@ impl Pool {
                 failed => failure = failed,
             }
         }
-        failure.ok_or_else(|| late(&server(&config), "took no connection"))
+        failure.ok_or_else(|| late(&server(config), "took no connection"))
     }
 
     /// At the first of the addresses of a host that lets this client in. Each has its part of the time,

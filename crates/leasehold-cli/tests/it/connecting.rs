@@ -53,6 +53,11 @@ async fn a_file_of_passwords_that_cannot_be_read_is_named() {
         ended.has_ended_saying(Some(69), "wants a password");
         ended.has_not_said("cannot be read");
     }
+    // A password need not be a text.
+    let mut command = at(&url, "run -n k -- true");
+    command.env("PGPASSWORD", OsStr::from_bytes(b"\xff"));
+    let ended = Process::run(command).await;
+    ended.has_ended_saying(Some(69), "cannot be reached");
     // Without a home, the file of the working directory is not meant.
     std::fs::write(directory.path().join(".pgpass"), "*:*:*:*:hunter2").unwrap();
     let mut command = at(&url, "run -n k -- true");

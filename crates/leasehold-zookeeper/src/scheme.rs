@@ -45,9 +45,10 @@ impl Scheme for ZooKeeper {
     /// Makes the nodes, which the first client would make as well.
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
+        let login = options.access.login(options.connect_timeout).await?;
         let sessions = Sessions::new(options.clone());
         sessions.get().await?;
-        let users = match &options.access.user {
+        let users = match login.user {
             Some(user) => format!("for the user {user}"),
             None if options.has_identity() => "for the client certificate".to_owned(),
             None => "for all who reach the servers".to_owned(),

@@ -441,8 +441,10 @@ async fn the_user_is_who_the_provider_names() {
     let Fresh(url) = Fresh::new();
     let provider =
         CredentialsProvider::new(async || Ok::<_, Infallible>(Credentials::new("app", "secret")));
-    let builder = Client::builder().store(&url).credentials(provider);
-    let client = builder.connect().await.unwrap();
+    let builder = || Client::builder().store(&url).credentials(provider.clone());
+    let made = builder().initialise().await.unwrap().remove(0).made;
+    assert_eq!(made.unwrap().users, "for the user app");
+    let client = builder().connect().await.unwrap();
     let lease = try_lock(&client, "k").await.expect("free");
     let known = url.replace("zookeeper://", "zookeeper://app:secret@");
     assert!(try_lock(&connect(&known).await, "k").await.is_none());

@@ -10,7 +10,7 @@ use leasehold_store::journal::{
 };
 use leasehold_store::random::random_u64;
 use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
-use zookeeper_client::{Client, Error, MultiReadResult, MultiWriteError, Stat};
+use zookeeper_client::{Client, Error, MultiReadResult, MultiWriteError, MultiWriteResult, Stat};
 
 use super::errors;
 use super::inbox::Bell;
@@ -18,7 +18,7 @@ use super::node::{self, KEYS, end_of, path_of, path_of_inbox, time_of, version_o
 use super::options::ZooKeeperOptions;
 use super::room::{Late, Room};
 use super::session::Sessions;
-use super::transaction::{Op, Transaction, stats};
+use super::transaction::Transaction;
 
 /// How many nodes are read at once for a page.
 const PAGE: usize = 50;
@@ -49,8 +49,8 @@ type Found = Result<Option<(Vec<u8>, Stat)>, StoreError>;
 
 /// What came of a transaction.
 enum Tried<'a> {
-    /// With what the nodes are now.
-    Done(Vec<(Stat, u64, Vec<u8>)>),
+    /// With what the nodes are now: also their records and contents.
+    Done(Vec<(Stat, (u64, Vec<u8>))>),
     /// Somebody has changed a key since.
     Changed,
     /// Nobody listens there.
@@ -102,12 +102,12 @@ impl Nodes {
             }
         }
         self.check_size(parts, transaction.bytes)?;
-        let ops = transaction.ops;
-        let stats = match self.sessions.answer(transaction.writer.commit()).await? {
-            Ok(results) => stats(results, &ops),
+        let rings = transaction.rings;
+        let results = match self.sessions.answer(transaction.writer.commit()).await? {
+            Ok(results) => results,
             Err(MultiWriteError::OperationFailed { index, source }) => {
-                return match (ops.get(index), source) {
-                    (Some(Op::Ring(inbox)), Error::NoNode) => Ok(Tried::Dead(inbox)),
+                return match (rings.get(index).copied().flatten(), source) {
+                    (Some(inbox), Error::NoNode) => Ok(Tried::Dead(inbox)),
                     (_, Error::NoNode | Error::BadVersion | Error::NodeExists) => {
                         Ok(Tried::Changed)
                     }
@@ -116,25 +116,12 @@ impl Nodes {
             }
             Err(error) => return Err(self.sessions.meaning(error)),
         };
-        let mut done = Vec::new();
-        for ((part, stat), (record, content)) in parts.iter().zip(stats).zip(contents) {
-            let stat = match stat {
-                Some(stat) => stat,
-                // Some servers do not tell it of a node that is made.
-                None => self.made(client, part.key).await?,
-            };
-            done.push((stat, record, content));
-        }
-        Ok(Tried::Done(done))
-    }
-
-    /// What a node was when it was made.
-    async fn made(&self, client: &Client, key: &Key) -> Result<Stat, StoreError> {
-        let mut stat = self.sessions.ask(client.check_stat(&path_of(key))).await?;
-        if let Some(stat) = &mut stat {
-            (stat.version, stat.mtime) = (0, stat.ctime);
-        }
-        stat.ok_or_else(errors::none)
+        // Those of the rings come behind.
+        let stats = results.into_iter().filter_map(|result| match result {
+            MultiWriteResult::SetData { stat } => Some(stat),
+            _ => None,
+        });
+        Ok(Tried::Done(stats.zip(contents).collect()))
     }
 
     /// A request that is too large would end the connection. A third is left for those who are in the
@@ -263,7 +250,7 @@ impl Journal for Nodes {
         let told = told.unwrap_or_default();
         self.sessions.hear(told);
         let mut news = Vec::with_capacity(parts.len());
-        for (part, (stat, record, content)) in parts.iter().zip(done) {
+        for (part, (stat, (record, content))) in parts.iter().zip(done) {
             self.room
                 .see(part.key, Some(&stat).filter(|_| !part.is_late()));
             // The client has taken the steps itself.
@@ -393,7 +380,7 @@ mod tests {
         let options = ZooKeeperOptions::from_url(&url).unwrap();
         let client = || {
             let nodes = Nodes {
-                last_version: 3,
+                last_version: 4,
                 ..Nodes::new(&options)
             };
             JournalStore::new(nodes, options.retention)
@@ -421,7 +408,7 @@ mod tests {
             let session = client.journal().sessions.get().await.unwrap();
             let children = session.client.list_children(&path_of(&key)).await.unwrap();
             let stat = session.client.check_stat(&path_of(&key)).await.unwrap();
-            assert!(stat.unwrap().version <= 3);
+            assert!(stat.unwrap().version <= 4);
             assert_eq!(children.len(), 1, "{children:?}");
             records.extend(children);
         }

@@ -7,8 +7,6 @@ use leasehold_store::StoreError;
 use leasehold_store::access::Access;
 use leasehold_store::bare::{BareServer, BareWork};
 use leasehold_store::random::random_u64;
-use tokio::sync::Mutex;
-use tokio_postgres::Client;
 
 use super::options::PostgresOptions;
 use super::pool::{Pool, get};
@@ -16,7 +14,7 @@ use super::pool::{Pool, get};
 /// The server of a URL without a store, to measure it. None where there is nothing to compare with.
 pub async fn bare(url: &str, access: &Access) -> Result<Option<Box<dyn BareServer>>, StoreError> {
     let options = PostgresOptions::from_url(url)?.with_access(access)?;
-    Ok(Some(Box::new(Bare::open(&options).await?)))
+    Ok(Some(Box::new(Bare::open(options).await?)))
 }
 
 const WORKS: [BareWork; 4] = [
@@ -32,52 +30,31 @@ const WORKS: [BareWork; 4] = [
 ];
 
 /// More tasks than that share connections. So many others are left free.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u32 = 64;
 const FOR_OTHERS: i64 = 20;
 
 #[derive(Debug)]
 pub(crate) struct Bare {
     pool: Arc<Pool>,
     table: String,
-    clients: Vec<Mutex<Option<Client>>>,
 }
 
 impl Bare {
     /// With a table of its own.
-    pub(crate) async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = Pool::new(options);
+    pub(crate) async fn open(options: PostgresOptions) -> Result<Self, StoreError> {
         let free = "select current_setting('max_connections')::bigint - count(*) \
                     from pg_stat_activity";
-        let free = pool.ask(free, &[]).await?;
+        let free = Pool::new(&options).ask(free, &[]).await?;
         let free: i64 = free.first().map_or(Ok(0), |row| get(row, 0))?;
-        let count = usize::try_from(free - FOR_OTHERS).unwrap_or(0);
-        let clients = (0..count.clamp(1, CONNECTIONS)).map(|_| Mutex::default());
-        let bare = Self {
-            table: format!("{}.bench_{:016x}", pool.schema, random_u64()),
-            clients: clients.collect(),
-            pool,
-        };
-        let table = &bare.table;
+        let count = u32::try_from(free - FOR_OTHERS).unwrap_or(0);
+        let pool = Pool::new(&options.pool(count.clamp(1, CONNECTIONS)));
+        let table = format!("{}.bench_{:016x}", pool.schema, random_u64());
         let make =
             format!("create table {table} (row int primary key, n int) with (fillfactor = 50)");
         let fill = format!("insert into {table} select row, 0 from generate_series(0, 1023) row");
         // Sent at once they are one transaction.
-        bare.send(0, &[format!("{make}; {fill}")]).await?;
-        Ok(bare)
-    }
-
-    /// Sends statements, one after the other.
-    async fn send(&self, task: usize, statements: &[String]) -> Result<(), StoreError> {
-        let mut client = self.clients[task % self.clients.len()].lock().await;
-        let client = match &mut *client {
-            Some(client) => client,
-            none => none.insert(self.pool.connect().await?.0),
-        };
-        for statement in statements {
-            let asked = client.batch_execute(statement);
-            self.pool.told(&self.pool.options.config, asked).await?;
-        }
-        Ok(())
+        pool.run(&[format!("{make}; {fill}")]).await?;
+        Ok(Self { pool, table })
     }
 }
 
@@ -101,10 +78,11 @@ impl BareServer for Bare {
                 format!("{}; commit", lock("unlock")),
             ],
         };
-        self.send(task, &statements).await
+        self.pool.run(&statements).await
     }
 
     async fn clear(&self) -> Result<(), StoreError> {
-        self.send(0, &[format!("drop table {}", self.table)]).await
+        let statement = format!("drop table {}", self.table);
+        self.pool.run(&[statement]).await
     }
 }

@@ -80,11 +80,7 @@ impl Pool {
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
-            let mut idle = iter::from_fn(|| self.idle.take());
-            let (client, warning) = match idle.find(|(client, _)| !client.is_closed()) {
-                Some(session) => session,
-                None => self.connect().await?,
-            };
+            let (client, warning) = self.session().await?;
             // What comes later is nobody's any more.
             let asked = client.query_typed(&statement, params);
             let answer = self.answer(&self.options.config, asked).await?;
@@ -104,6 +100,27 @@ impl Pool {
                 answer => return Ok(answer),
             }
         }
+    }
+
+    /// One that is idle, or another.
+    async fn session(&self) -> Result<Session, StoreError> {
+        let mut idle = iter::from_fn(|| self.idle.take());
+        match idle.find(|(client, _)| !client.is_closed()) {
+            Some(session) => Ok(session),
+            None => self.connect().await,
+        }
+    }
+
+    /// Carries out statements one after the other, in one session.
+    pub(crate) async fn run(&self, statements: &[String]) -> Result<(), StoreError> {
+        let _room = self.room.acquire().await;
+        let session = self.session().await?;
+        for statement in statements {
+            let asked = session.0.batch_execute(statement);
+            self.told(&self.options.config, asked).await?;
+        }
+        self.idle.put(session);
+        Ok(())
     }
 
     /// As [`query`](Self::query), for statements about no key or several.

@@ -2,7 +2,6 @@
 //! that this client does.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::errors::no_answer;
-use super::pool::{Param, Pool, first};
+use super::pool::{Param, Pool, drive, first};
 
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
@@ -176,17 +175,14 @@ impl Listener {
             return Ok(None);
         };
         let pool = &self.pool;
-        let (client, mut connection) = pool.connect_to(at).await?;
+        let (client, connection) = pool.connect_to(at).await?;
         let (rung, mut heard) = mpsc::unbounded_channel();
-        let drive = async move {
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let AsyncMessage::Notification(said) = message
-                    && rung.send(said.payload().to_owned()).is_err()
-                {
-                    return;
-                }
+        let drive = drive(connection, move |message| {
+            if let AsyncMessage::Notification(said) = message {
+                // Nobody may hear any more.
+                rung.send(said.payload().to_owned()).ok();
             }
-        };
+        });
         let connection = JoinSet::from_iter([drive]);
         let listen = format!("listen \"{}\"", self.channel);
         pool.told(at, client.batch_execute(&listen)).await?;

@@ -168,20 +168,17 @@ impl Pool {
 
     /// A connection for one of many statements, or to make the schema.
     pub(crate) async fn connect(&self) -> Result<Session, StoreError> {
-        let (client, mut connection) = self.connect_to(&self.options.config).await?;
+        let (client, connection) = self.connect_to(&self.options.config).await?;
         let warning = Arc::new(Mutex::default());
         let warned = warning.clone();
-        tokio::spawn(async move {
-            // Whoever waits for an answer is told of the end.
-            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                // One comes before the answer of its statement.
-                if let AsyncMessage::Notice(notice) = message
-                    && notice.parsed_severity() == Some(Severity::Warning)
-                {
-                    *lock(&warned) = Some(notice.message().to_owned());
-                }
+        tokio::spawn(drive(connection, move |message| {
+            // One comes before the answer of its statement.
+            if let AsyncMessage::Notice(notice) = message
+                && notice.parsed_severity() == Some(Severity::Warning)
+            {
+                *lock(&warned) = Some(notice.message().to_owned());
             }
-        });
+        }));
         Ok((client, warning))
     }
 
@@ -248,6 +245,13 @@ impl Pool {
             }
         }
         Ok(failure)
+    }
+}
+
+/// Drives a connection until it ends. Whoever waits for an answer is told of that.
+pub(crate) async fn drive(mut connection: Wire, mut hear: impl FnMut(AsyncMessage)) {
+    while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+        hear(message);
     }
 }
 

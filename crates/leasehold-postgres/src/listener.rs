@@ -107,7 +107,7 @@ impl Listener {
         self.begin(session.is_some());
         let listener = self.clone();
         let keep = async move { listener.keep(session, &*bell).await };
-        Ok(open_inbox(&self.epochs, JoinSet::from_iter([keep])))
+        Ok(open_inbox(&self.epochs, keep))
     }
 
     fn begin(&self, hears: bool) {

@@ -12,7 +12,6 @@ use leasehold_store::journal::listening::{Epochs, connect_again, open_inbox};
 use leasehold_store::sync::sleep;
 use leasehold_store::{Listening, StoreError};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinSet;
 use zookeeper_client::{AddWatchMode, CreateMode, Error, EventType, SessionState, Stat};
 
 use super::node::path_of_inbox;
@@ -30,7 +29,8 @@ pub(crate) struct Bell {
     path: String,
     /// Numbers the nodes that were made.
     pub(crate) epochs: Arc<Epochs>,
-    doubted: Notify,
+    /// Others have found no node.
+    pub(crate) doubted: Notify,
 }
 
 /// An open inbox.
@@ -63,11 +63,6 @@ impl Bell {
         }
     }
 
-    /// Others have found no node.
-    pub(crate) fn doubt(&self) {
-        self.doubted.notify_one();
-    }
-
     pub(crate) async fn open(
         self: &Arc<Self>,
         bell: Arc<dyn Doorbell>,
@@ -76,7 +71,7 @@ impl Bell {
         self.epochs.begin();
         let kept = self.clone();
         let keep = async move { kept.keep(node, &*bell).await };
-        Ok(open_inbox(&self.epochs, JoinSet::from_iter([keep])))
+        Ok(open_inbox(&self.epochs, keep))
     }
 
     /// Listens, also over sessions that expire.
@@ -194,6 +189,7 @@ mod tests {
     use leasehold_store::sync::{AtomicBool, Ordering, timeout};
     use leasehold_testkit::proxy::{Direction, Proxy};
     use leasehold_testkit::zookeeper::ZooKeeper;
+    use tokio::task::JoinSet;
 
     use super::super::options::ZooKeeperOptions;
     use super::*;

@@ -354,7 +354,7 @@ impl Journal for Nodes {
     }
 
     fn doubt(&self, _at: StoreTime) {
-        self.bell.doubt();
+        self.bell.doubted.notify_one();
     }
 
     async fn listen(&self, bell: Arc<dyn Doorbell>) -> Result<Box<dyn Listening>, StoreError> {

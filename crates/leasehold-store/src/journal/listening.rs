@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use crate::error::StoreError;
 use crate::port::{Listening, opened};
 use crate::sync::{AtomicU64, Ordering, sleep};
@@ -37,12 +39,15 @@ impl Epochs {
     }
 }
 
-/// An open inbox. What `keeps` it open ends with it, and so does the connection.
-pub fn open_inbox(epochs: &Arc<Epochs>, keeps: impl Send + Sync + 'static) -> Box<dyn Listening> {
-    let epochs = epochs.clone();
+/// An open inbox. The task that keeps it open ends with it, and so does the connection.
+pub fn open_inbox<F>(epochs: &Arc<Epochs>, keep: F) -> Box<dyn Listening>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (epochs, task) = (epochs.clone(), JoinSet::from_iter([keep]));
     opened(move || {
         epochs.end();
-        drop(keeps);
+        drop(task);
     })
 }
 

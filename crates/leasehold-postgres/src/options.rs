@@ -145,13 +145,11 @@ const TABLE: &[Param<PostgresOptions>] = &[
     ("acknowledge", |options| {
         let shown = (options.acknowledge != 0).then(|| options.acknowledge.to_string());
         Field::custom(shown, |text| {
-            let fits = |count: &u32| (1..=MOST_STANDBYS).contains(count);
-            let count = text.parse::<u32>().ok().filter(fits);
-            let none = (text == "none").then_some(0);
-            options.acknowledge = count.or(none).ok_or_else(|| {
-                let why = format!("acknowledge = {text:?} is not a number of standbys");
-                Invalid::new(why, format!("write none, or 1 to {MOST_STANDBYS}"))
-            })?;
+            options.acknowledge = match (text, text.parse::<u32>()) {
+                ("none", _) => 0,
+                (_, Ok(count @ 1..)) => count,
+                _ => return Err(no_standbys(text)),
+            };
             Ok(())
         })
     }),
@@ -198,6 +196,11 @@ fn invalid(what: &str) -> Invalid {
 fn no_pool() -> Invalid {
     let why = "the URL has no number of connections for pool";
     Invalid::new(why, format!("choose 1 to {MOST_CONNECTIONS}"))
+}
+
+fn no_standbys(text: &str) -> Invalid {
+    let why = format!("acknowledge = {text:?} is not a number of standbys");
+    Invalid::new(why, format!("write none, or 1 to {MOST_STANDBYS}"))
 }
 
 /// The part of a URL that names servers, user and database. A refusal does not repeat it: it may have
@@ -360,6 +363,9 @@ impl PostgresOptions {
                 "the URL has no name of a schema for schema",
                 "use small letters, digits and underscores, and begin with a letter, but not with pg_",
             ));
+        }
+        if self.acknowledge > MOST_STANDBYS {
+            return Err(no_standbys(&self.acknowledge.to_string()));
         }
         if self.acknowledge > 0 && self.commit == Commit::Async {
             return Err(Invalid::new(
@@ -534,6 +540,7 @@ mod tests {
         let nowhere = PostgresOptions::new([] as [(&str, u16); 0], "d");
         for (options, said) in [
             (options.clone().pool(0), "no number of connections"),
+            (options.clone().acknowledge(101), "\"101\" is not a number"),
             (options.schema("My Locks"), "no name of a schema"),
             (nowhere, "names no host"),
         ] {

@@ -35,13 +35,17 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
     let hosts = config.get_hosts().iter().zip(ports_of(config));
     hosts
         .map(|(host, port)| {
-            let name = match host {
-                Host::Tcp(name) => name.into(),
-                Host::Unix(path) => path.to_string_lossy(),
-            };
             let mut one = Config::new();
-            // A path is one of a socket.
-            one.host(&*name);
+            let name = match host {
+                Host::Tcp(name) => {
+                    one.host(name);
+                    name.clone()
+                }
+                Host::Unix(path) => {
+                    one.host_path(path);
+                    path.to_string_lossy().into_owned()
+                }
+            };
             let of_file = password_of(passwords, [&name, &port.to_string(), database, &user]);
             let password = config.get_password();
             let password = password.or_else(|| of_file.as_deref().map(str::as_bytes));

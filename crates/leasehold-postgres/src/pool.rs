@@ -37,9 +37,10 @@ pub(crate) struct Pool {
     pub(crate) server: String,
     idle: Arc<Idle<Session>>,
     room: Semaphore,
-    /// Which of the hosts was connected to last, counted round and round: a way with one host leaves it as
-    /// it is, and one with as many begins with the same.
+    /// Which of the hosts was connected to last.
     host: AtomicUsize,
+    /// The same of the session that listens, whose way may have others.
+    listens: AtomicUsize,
     /// Whether a connection was opened with these settings before.
     worked: AtomicBool,
 }
@@ -61,6 +62,7 @@ impl Pool {
             idle: Idle::new(IDLE),
             room: Semaphore::new(options.pool as usize),
             host: AtomicUsize::new(0),
+            listens: AtomicUsize::new(0),
             worked: AtomicBool::new(false),
         })
     }
@@ -212,15 +214,19 @@ impl Pool {
         let hosts = self.options.each_host(config).await?;
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-        let first = self.host.load(Ordering::Relaxed);
+        let last = match config.get_hosts() == self.options.config.get_hosts() {
+            true => &self.host,
+            false => &self.listens,
+        };
+        let first = last.load(Ordering::Relaxed);
         let mut failure = None;
-        for place in first..first + hosts.len() {
-            let mut host = hosts[place % hosts.len()].clone();
+        for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
+            let mut host = hosts[place].clone();
             tls::apply(&mut host, &self.options);
             let opened = async { self.open_one(&each_address(host).await, each).await };
             match timeout(each, opened).await.unwrap_or(Ok(None))? {
                 Some(Ok(connected)) => {
-                    self.host.store(place, Ordering::Relaxed);
+                    last.store(place, Ordering::Relaxed);
                     return Ok(Ok(connected));
                 }
                 failed => failure = failed,

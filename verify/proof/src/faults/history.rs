@@ -243,7 +243,7 @@ const BEFORE: Micros = 2_000_000;
 
 impl Op {
     /// A fair claim of the first task of a client, which is about to be asked for.
-    pub(super) fn new(id: OpId, invoked: Micros, key: &str, mode: Mode) -> Self {
+    pub(crate) fn new(id: OpId, invoked: Micros, key: &str, mode: Mode) -> Self {
         Self {
             id,
             task: 0,

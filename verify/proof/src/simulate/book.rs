@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use leasehold::{Any, ErrorKind, Lease, Loss, Released};
+use leasehold::{Any, ErrorKind, Lease, Loss, Mode, Released};
 use leasehold_store::sync::lock;
 
 use super::world;
@@ -15,8 +15,7 @@ pub(crate) type Attempt = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) key: &'static str,
-    pub(crate) weight: u32,
-    pub(crate) capacity: u32,
+    pub(crate) mode: Mode,
     /// Whether the lease has a fencing token.
     pub(crate) fences: bool,
     /// Whether it stands in line.

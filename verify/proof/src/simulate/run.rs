@@ -9,7 +9,7 @@ use leasehold_store::sync::lock;
 use super::book::Fact;
 use super::chance::Chance;
 use super::faults::Faults;
-use super::invariants::{self, Deployment, Named};
+use super::invariants::{self, Deployment, History, Named};
 use super::plan::Plan;
 use super::register::Register;
 use super::stage::Stage;
@@ -17,6 +17,7 @@ use super::trace::Trace;
 use super::work::keys;
 use super::world::{Net, bring};
 use super::{entropy, panics};
+use crate::faults::check::Finding;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +64,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 struct Run {
     stage: Stage,
     faults: Faults,
+    history: History,
     invariants: Vec<Named>,
     trace: Trace,
     attempts: u64,
@@ -70,11 +72,38 @@ struct Run {
 }
 
 /// Broken off: there is no need to go on.
-struct Stop(String, String);
+struct Stop {
+    invariant: String,
+    what: String,
+    /// When it was so, unless just now.
+    at: Option<Duration>,
+}
+
+impl Stop {
+    fn new(invariant: &str, what: String) -> Self {
+        Self {
+            invariant: invariant.to_owned(),
+            what,
+            at: None,
+        }
+    }
+}
 
 impl From<std::io::Error> for Stop {
     fn from(error: std::io::Error) -> Self {
-        Self("the simulation itself".to_owned(), error.to_string())
+        Self::new("the simulation itself", error.to_string())
+    }
+}
+
+impl From<Finding> for Stop {
+    fn from(found: Finding) -> Self {
+        let (key, what) = (found.key, found.what);
+        let at = Duration::from_micros(found.at);
+        let what = format!("{key} at {at:?}: {what}");
+        Self {
+            at: Some(at),
+            ..Self::new(&found.property.name(), what)
+        }
     }
 }
 
@@ -106,10 +135,11 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     let (seed, deployment, clients) = (plan.seed, plan.deployment, plan.clients);
     let stage = Stage::new(plan, net)?;
     let faults = Faults::new(&stage);
-    let invariants = invariants::of(deployment);
+    let (history, invariants) = (History::new(deployment), invariants::all());
     let mut run = Run {
         stage,
         faults,
+        history,
         invariants,
         trace: Trace::default(),
         attempts: 0,
@@ -117,16 +147,22 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     };
     run.trace.shown = shown;
     let mut ended = run.go_to_the_end();
-    if let Some(panic) = lock(&panics).clone() {
-        ended = Err(Stop("nothing panics".to_owned(), panic));
+    // What has ended it may have come of this.
+    if let Err(found) = run.history.check() {
+        ended = Err(found.into());
     }
-    let violated = ended.err().map(|Stop(invariant, what)| {
+    if let Some(panic) = lock(&panics).clone() {
+        ended = Err(Stop::new("nothing panics", panic));
+    }
+    let violated = ended.err().map(|stop| {
+        let (invariant, what) = (stop.invariant, stop.what);
         let (trace, now) = (&mut run.trace, run.stage.now());
         trace.note(now, format_args!("VIOLATED: {invariant}: {what}"));
+        let trace = trace.last(stop.at.unwrap_or(now));
         Violation {
             invariant,
             what,
-            trace: trace.last(),
+            trace,
         }
     });
     let (carried, bytes) = run.stage.world.net.carried();
@@ -203,7 +239,7 @@ impl Run {
         while found.try_recv().is_err() {
             if self.stage.now() >= end {
                 let why = "it does not come to an end".to_owned();
-                return Err(Stop("the audit".to_owned(), why));
+                return Err(Stop::new("the audit", why));
             }
             self.step(end)?;
         }
@@ -234,9 +270,10 @@ impl Run {
             if !matches!(fact, Fact::Believes(..)) {
                 self.trace.note(at, format_args!("{fact:?}"));
             }
+            self.history.see(at, &fact)?;
             for (name, invariant) in &mut self.invariants {
                 let seen = invariant.see(at, &fact);
-                seen.map_err(|what| Stop((*name).to_owned(), what))?;
+                seen.map_err(|what| Stop::new(name, what))?;
             }
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) struct Trace {
     pub(crate) digest: Digest,
     /// Whether every line goes to the standard output too.
     pub(crate) shown: bool,
-    lines: Vec<String>,
+    lines: Vec<(Duration, String)>,
 }
 
 /// So many of the last lines are told with what was violated.
@@ -46,7 +46,7 @@ impl Trace {
         if self.shown {
             println!("{line}");
         }
-        self.lines.push(line);
+        self.lines.push((at, line));
     }
 
     /// Bytes went over a wire: they count, without a line.
@@ -55,9 +55,10 @@ impl Trace {
         self.digest.add(bytes);
     }
 
-    /// The last lines.
-    pub(crate) fn last(&self) -> Vec<String> {
-        let from = self.lines.len().saturating_sub(TOLD);
-        self.lines[from..].to_vec()
+    /// The last lines of what happened until then.
+    pub(crate) fn last(&self, until: Duration) -> Vec<String> {
+        let told = self.lines.iter().filter(|(at, _)| *at <= until);
+        let told: Vec<_> = told.map(|(_, line)| line.clone()).collect();
+        told[told.len().saturating_sub(TOLD)..].to_vec()
     }
 }

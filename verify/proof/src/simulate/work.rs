@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold::core::Capacity;
 use leasehold::{Any, Client, Error, Lease, LockOptions, Mode};
 use tokio::time::sleep;
 
@@ -14,37 +15,26 @@ use super::invariants::Deployment;
 use super::register::Register;
 use super::world;
 
-/// What a lock of readers and writers can bear.
-const WHOLE: u32 = 1 << 20;
-const PERMITS: u32 = 3;
-
-impl Wanted {
-    fn mode(&self) -> Mode {
-        match (self.capacity, self.weight) {
-            (WHOLE, weight) if weight < WHOLE => Mode::SHARED,
-            (PERMITS, take) => Mode::permits(PERMITS, take),
-            _ => Mode::EXCLUSIVE,
-        }
-    }
-}
-
-const fn exclusive(key: &'static str, whole: u32) -> Wanted {
+pub(super) const fn exclusive(key: &'static str) -> Wanted {
     Wanted {
         key,
-        weight: whole,
-        capacity: whole,
+        mode: Mode::EXCLUSIVE,
         fences: true,
         fair: true,
     }
 }
 
+/// The only key with readers.
+const READ: &str = "readers and writers";
+
 const KEYS: [Wanted; 4] = [
-    exclusive("mutex a", 1),
-    exclusive("mutex b", 1),
-    exclusive("readers and writers", WHOLE),
+    exclusive("mutex a"),
+    exclusive("mutex b"),
+    exclusive(READ),
     Wanted {
+        mode: Mode::new(Capacity::Permits(3), 3),
         fences: false,
-        ..exclusive("permits", PERMITS)
+        ..exclusive("permits")
     },
 ];
 
@@ -113,10 +103,15 @@ impl Worker {
     fn draw(&mut self) -> Wanted {
         let keys = keys(self.common.plan.deployment);
         let mut wanted = keys[self.chance.index(keys.len())];
-        match wanted.capacity {
-            WHOLE if self.chance.percent(60) => (wanted.weight, wanted.fences) = (1, false),
-            PERMITS => wanted.weight = 1 + u32::from(self.chance.percent(40)),
-            _ => {}
+        match wanted.mode.capacity() {
+            Capacity::Permits(of) => {
+                let take = 1 + u32::from(self.chance.percent(40));
+                wanted.mode = Mode::permits(of, take);
+            }
+            Capacity::Lock if wanted.key == READ && self.chance.percent(60) => {
+                (wanted.mode, wanted.fences) = (Mode::SHARED, false);
+            }
+            Capacity::Lock => {}
         }
         wanted.fair = self.chance.percent(85);
         wanted
@@ -169,7 +164,7 @@ impl Worker {
             book.note(Fact::Queued { attempt, rejoined });
         });
         async move {
-            let lock = client.lock_of(wanted.key, wanted.mode())?;
+            let lock = client.lock_of(wanted.key, wanted.mode)?;
             let lock = if wanted.fair { lock } else { lock.unfair() };
             match wait {
                 None => lock.lock_opts(how).await.map(Some),

@@ -69,7 +69,7 @@ fn what_is_not_promised_is_found_and_can_be_run_again() {
 const FLAWS: [(&str, &str, &str); 13] = [
     ("leases-end-early", "exclusion", "17"),
     ("anyone-fits", "exclusion", "1"),
-    ("newcomers-pass", "first come, first served", "1"),
+    ("newcomers-pass", "order", "1"),
     ("tokens-stand-still", "tokens", "1"),
     ("push-before-grant", "exclusion", "1"),
     ("release-does-nothing", "nothing is left behind", "1"),

@@ -6,7 +6,7 @@ use crate::faults::history::{Grant, Op};
 /// Finds fair claims that were granted ahead of one that certainly stood in the queue
 /// before they were asked for. Grants are ordered by their tokens.
 ///
-/// Claims that lost their place say so, and are left out. So are those never granted.
+/// Claims that lost their place say so, and can be passed. Those never granted are left out.
 #[must_use]
 pub fn order(ops: &[Op]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -15,7 +15,6 @@ pub fn order(ops: &[Op]) -> Vec<Finding> {
             .into_iter()
             .filter(|op| op.fair)
             .filter_map(|op| Some((op, op.grant.as_ref()?)))
-            .filter(|(_, grant)| grant.rejoined == 0)
             .filter_map(|(op, grant)| Some((grant.token?, op, grant)))
             .collect();
         granted.sort_by_key(|(token, ..)| std::cmp::Reverse(*token));
@@ -30,7 +29,7 @@ pub fn order(ops: &[Op]) -> Vec<Finding> {
                 let what = format!("{op} passed {passed}, queued {late} µs before");
                 findings.push(Finding::new(Property::Order, grant.at, key, what));
             }
-            if let Some(queued) = op.queued
+            if let Some(queued) = op.queued.filter(|_| grant.rejoined == 0)
                 && earliest.is_none_or(|(first, _)| queued < first)
             {
                 earliest = Some((queued, op));

@@ -1,20 +1,19 @@
-//! What must hold, each in a file of its own. An invariant sees every fact in the order
-//! of time, and says at once what is wrong.
+//! What must hold. An invariant, each in a file of its own, sees every fact in the order of time, and
+//! says at once what is wrong; what leases mean to one another is read from their [`History`].
 
 mod answers;
-mod exclusion;
 mod fencing;
-mod fifo;
+mod history;
 mod left;
 mod served;
 mod signalled;
-mod tokens;
 
 use std::time::Duration;
 
 use self::served::Served;
 use self::signalled::Signalled;
 use super::book::Fact;
+pub(crate) use history::History;
 
 /// One property of runs.
 pub(crate) trait Invariant {
@@ -39,11 +38,9 @@ pub enum Deployment {
 /// An invariant, and its name in reports.
 pub(crate) type Named = (&'static str, Box<dyn Invariant>);
 
-/// All that hold there.
-pub(crate) fn of(deployment: Deployment) -> Vec<Named> {
-    let mut all: Vec<Named> = vec![
-        ("exclusion", Box::new(exclusion::Exclusion::default())),
-        ("tokens", Box::new(tokens::Tokens::default())),
+/// All of them.
+pub(crate) fn all() -> Vec<Named> {
+    vec![
         ("fencing", Box::new(fencing::Fencing::default())),
         ("told of a loss in time", Box::new(Signalled::default())),
         ("errors say what is wrong", Box::new(answers::Answers)),
@@ -52,11 +49,7 @@ pub(crate) fn of(deployment: Deployment) -> Vec<Named> {
             Box::new(Served::default()),
         ),
         ("nothing is left behind", Box::new(left::Left)),
-    ];
-    if deployment != Deployment::Redlock {
-        all.push(("first come, first served", Box::new(fifo::Fifo::default())));
-    }
-    all
+    ]
 }
 
 #[cfg(test)]
@@ -64,27 +57,16 @@ mod cases {
     //! Facts for the tests of single invariants.
 
     use super::*;
-    use crate::simulate::book::{Attempt, Wanted};
-
-    pub(super) const MUTEX: Wanted = Wanted {
-        key: "k",
-        weight: 1,
-        capacity: 1,
-        fences: true,
-        fair: true,
-    };
+    use crate::simulate::book::Attempt;
+    use crate::simulate::work::exclusive;
 
     pub(super) fn millis(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
     pub(super) fn asked(attempt: Attempt) -> Fact {
-        asked_for(attempt, MUTEX)
-    }
-
-    pub(super) fn asked_for(attempt: Attempt, wanted: Wanted) -> Fact {
         let client = usize::try_from(attempt).unwrap();
-        Fact::Asked(attempt, client, wanted)
+        Fact::Asked(attempt, client, exclusive("k"))
     }
 
     pub(super) fn granted(attempt: Attempt, number: u64, until: u64) -> Fact {

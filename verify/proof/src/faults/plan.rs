@@ -126,61 +126,23 @@ pub enum Fault {
     StepClientClock(usize, i64),
 }
 
-impl Fault {
-    /// Its kind, as tables name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reset(_) => "connections reset",
-            Self::Refuse(..) => "connections refused",
-            Self::Delay(..) => "delay",
-            Self::Hold(..) => "held up one way",
-            Self::BlackHole(..) => "cut off one way",
-            Self::CutOff(..) => "cut off",
-            Self::HalfOpen(_) => "half open",
-            Self::Swallow(..) | Self::LoseAnswers(..) => "answers swallowed",
-            Self::LoseRequest(_) => "request lost",
-            Self::Stop(..) => "server stopped",
-            Self::Kill(..) => "server killed",
-            Self::Restart(_, Data::Kept) => "restart with data",
-            Self::Restart(_, Data::Lost) => "restart without data",
-            Self::KillAll(_) => "all servers killed",
-            Self::SlowScript(_) => "slow script",
-            Self::MemoryFull(..) => "memory full",
-            Self::Evict(..) => "eviction",
-            Self::ForgetScripts(_) => "scripts forgotten",
-            Self::Flush(_) => "FLUSHALL",
-            Self::StepClock(_, by) if by > 0 => "server clock forward",
-            Self::StepClock(..) => "server clock back",
-            Self::FailOver => "planned fail-over",
-            Self::KillPrimary => "primary killed",
-            Self::StopPrimary => "primary stopped",
-            Self::CutOffPrimary => "primary cut off",
-            Self::Part(..) => "cut off from servers",
-            Self::PromoteStale => "stale replica promoted",
-            Self::TakeOver { agreed: true } => "agreed take-over",
-            Self::TakeOver { agreed: false } => "forced take-over",
-            Self::MoveSlot => "slot moved",
-            Self::StopSentinel(..) => "Sentinel stopped",
-            Self::EndSessions => "sessions terminated",
-            Self::LockTable(_) => "table locked",
-            Self::DeleteRecords => "records deleted",
-            Self::KillClient(_) => "client killed",
-            Self::StopClient(..) => "client stopped",
-            Self::KillHolder => "holder killed",
-            Self::StopHolder(_) => "holder stopped",
-            Self::StepClientClock(..) => "client clock stepped",
-        }
-    }
-}
-
 /// A fault, and when it begins: so many milliseconds after the start, or when the one
 /// before it has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timed {
     /// Milliseconds after the start.
     pub at: u64,
+    /// Its name on the menu, and in tables.
+    pub name: String,
     /// What.
     pub fault: Fault,
+}
+
+impl Timed {
+    pub(super) fn new(at: u64, name: &str, fault: Fault) -> Self {
+        let name = name.to_owned();
+        Self { at, name, fault }
+    }
 }
 
 /// What is drawn, besides a seed.
@@ -275,7 +237,7 @@ impl fmt::Display for Plan {
             f,
             "{clients} clients, {tasks} tasks, TTL {ttl:?}, {lasts:?}"
         )?;
-        for Timed { at, fault } in self.servers.iter().chain(&self.people) {
+        for Timed { at, fault, .. } in self.servers.iter().chain(&self.people) {
             writeln!(f, "{at:>6} ms {fault:?}")?;
         }
         Ok(())

@@ -141,10 +141,7 @@ mod tests {
     }
 
     fn plan(deployment: Deployment, faults: &[Fault]) -> Plan {
-        let timed = |fault: &Fault| Timed {
-            at: 0,
-            fault: *fault,
-        };
+        let timed = |fault: &Fault| Timed::new(0, "", *fault);
         Plan {
             servers: faults.iter().map(timed).collect(),
             people: Vec::new(),

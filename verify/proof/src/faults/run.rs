@@ -33,7 +33,7 @@ const TOLD: usize = 5;
 /// A fault that was injected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injected {
-    /// Its kind.
+    /// Its name on the menu.
     pub name: String,
     /// When it began.
     pub from: Micros,
@@ -185,12 +185,12 @@ async fn befall<F: Future<Output = ()>>(
     act: impl Fn(Fault) -> F,
 ) -> Vec<Injected> {
     let mut injected = Vec::new();
-    for Timed { at, fault } in faults {
+    for Timed { at, name, fault } in faults {
         sleep_until(from, Duration::from_millis(*at)).await;
         let began = now();
         act(*fault).await;
         injected.push(Injected {
-            name: fault.name().to_owned(),
+            name: name.clone(),
             from: began,
             to: now(),
             gap: 0,
@@ -206,7 +206,8 @@ fn audited(plan: &Plan, ops: &[Op], log: &[AuditRecord]) -> Vec<Finding> {
         return Vec::new();
     }
     let findings = check::audit(ops, log);
-    let killed = plan.faults().filter(|it| it.name().ends_with("killed"));
+    let is_killed = |it: &Fault| matches!(it, Fault::KillClient(_) | Fault::KillHolder);
+    let killed = plan.faults().filter(is_killed);
     match plan.deployment {
         Deployment::Local if findings.len() <= killed.count() => Vec::new(),
         _ => findings,

@@ -113,16 +113,18 @@ impl Drawing {
             if menu.is_empty() {
                 continue;
             }
-            let fault = self.draw(menu[random.usize(0..menu.len())], random);
+            let name = menu[random.usize(0..menu.len())];
+            let fault = self.draw(name, random);
             if keeps_audit && spoils_audit(self.deployment, fault) {
                 continue;
             }
-            faults.push(Timed { at, fault });
+            faults.push(Timed::new(at, name, fault));
         }
         // Beyond what is assumed means that it happens.
         if self.beyond && !faults.is_empty() {
             let place = random.usize(0..faults.len());
-            faults[place].fault = self.draw(beyond[random.usize(0..beyond.len())], random);
+            let name = beyond[random.usize(0..beyond.len())];
+            faults[place] = Timed::new(faults[place].at, name, self.draw(name, random));
         }
         faults
     }
@@ -133,19 +135,20 @@ impl Drawing {
         while at < lasts {
             let client = random.usize(0..self.clients);
             let stop = random.u64(self.ttl * 3 / 4..self.ttl * 2);
-            let fault = match random.u8(0..10) {
-                0 => Fault::KillClient(client),
-                1 | 2 => Fault::KillHolder,
-                3 => Fault::StopClient(client, stop),
+            let (name, fault) = match random.u8(0..10) {
+                0 => ("kill-client", Fault::KillClient(client)),
+                1 | 2 => ("kill-holder", Fault::KillHolder),
+                3 => ("stop-client", Fault::StopClient(client, stop)),
                 // Clocks of clients matter to those who take the time from them.
                 4 | 5 if self.deployment.clients_have_clocks() => {
                     let most = i64::try_from(MAX_TTL * 8 / 10).unwrap_or(0);
                     // Half of it each way: no two differ by more.
-                    Fault::StepClientClock(client, random.i64(-most / 2..=most / 2))
+                    let by = random.i64(-most / 2..=most / 2);
+                    ("step-client-clock", Fault::StepClientClock(client, by))
                 }
-                _ => Fault::StopHolder(stop),
+                _ => ("stop-holder", Fault::StopHolder(stop)),
             };
-            faults.push(Timed { at, fault });
+            faults.push(Timed::new(at, name, fault));
             at += random.u64(600..2800);
         }
         faults

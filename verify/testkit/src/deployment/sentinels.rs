@@ -2,6 +2,7 @@
 
 mod builder;
 
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -170,9 +171,10 @@ impl Sentinels {
             let primary = self.named()?.port();
             for sentinel in self.sentinels.up() {
                 for replica in known_replicas(sentinel)? {
-                    let it = self.members.known_as(replica.port)?;
+                    let port = replica["port"].parse().unwrap_or_default();
+                    let it = self.members.known_as(port)?;
                     let matters = it.is_up() && it.port() != primary;
-                    if matters && replica.priority != priority(it) {
+                    if matters && replica["slave-priority"] != priority(it) {
                         return Err(format!("{replica:?}"));
                     }
                 }
@@ -190,7 +192,7 @@ impl Sentinels {
     fn named(&self) -> Result<&RedisServer, String> {
         let mut named = None;
         for sentinel in self.sentinels.up() {
-            let (_, port): (String, u16) = ask(sentinel, &["get-master-addr-by-name", NAME])?;
+            let port = named_by(sentinel)?;
             if *named.get_or_insert(port) != port {
                 return Err(format!("the Sentinels name {named:?} and {port}"));
             }
@@ -247,7 +249,7 @@ impl Sentinels {
         for sentinel in self.sentinels() {
             let _: String = ask(sentinel, &["ckquorum", NAME])?;
             let replicas = known_replicas(sentinel)?;
-            let sound = |replica: &&Replica| replica.flags == "slave" && replica.link == "ok";
+            let sound = |it: &&Replica| it["flags"] == "slave" && it["master-link-status"] == "ok";
             if replicas.iter().filter(sound).count() + 1 < self.servers().len() {
                 return Err(format!("{sentinel:?} knows {replicas:?}"));
             }
@@ -267,30 +269,10 @@ impl Deref for Sentinels {
 }
 
 /// A replica, as a Sentinel knows it.
-#[derive(Debug, Default)]
-struct Replica {
-    port: u16,
-    flags: String,
-    link: String,
-    priority: String,
-}
+type Replica = HashMap<String, String>;
 
 fn known_replicas(sentinel: &RedisServer) -> Result<Vec<Replica>, String> {
-    let replicas: Vec<Vec<(String, String)>> = ask(sentinel, &["replicas", NAME])?;
-    let read = replicas.into_iter().map(|fields| {
-        let mut replica = Replica::default();
-        for (name, value) in fields {
-            match name.as_str() {
-                "port" => replica.port = value.parse().unwrap_or_default(),
-                "flags" => replica.flags = value,
-                "master-link-status" => replica.link = value,
-                "slave-priority" => replica.priority = value,
-                _ => {}
-            }
-        }
-        replica
-    });
-    Ok(read.collect())
+    ask(sentinel, &["replicas", NAME])
 }
 
 fn ask<T: redis::FromRedisValue>(sentinel: &RedisServer, what: &[&str]) -> Result<T, String> {

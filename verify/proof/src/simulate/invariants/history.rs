@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn what_a_store_forgot_does_not_count_and_what_came_later_does() {
         let forgot = |holders| (50, Fact::Forgot { holders });
-        let later = [(60, asked(2)), (70, granted(2, 6, 900))];
+        let later = [(60, asked(3)), (70, granted(3, 6, 900))];
         let before = [&two(100, 99)[..3], &[forgot(true)], &later].concat();
         assert_eq!(judge(&before), Ok(()));
         let after = [&[forgot(true)], &two(200, 99)[..]].concat();

@@ -86,9 +86,8 @@ impl How {
         if let Some(keep) = &self.keep {
             fs::create_dir_all(keep)?;
         }
-        let end = self
-            .limit
-            .map(|limit| now() + u64::try_from(limit.as_micros()).unwrap_or(u64::MAX));
+        let micros = |limit: Duration| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        let end = self.limit.map(|limit| now().saturating_add(micros(limit)));
         let jobs: Mutex<VecDeque<Job>> = Mutex::new(jobs.collect());
         let in_time = || end.is_none_or(|end| now() < end);
         let next = || lock(&jobs).pop_front().filter(|_| in_time());
@@ -219,5 +218,16 @@ mod tests {
         let done = job.in_a_thread(|| panic!("as a bug does")).await;
         assert_eq!(done.plan.seed, 7);
         assert_eq!(done.outcome.unwrap_err(), "it has panicked");
+    }
+
+    #[tokio::test]
+    async fn a_limit_may_be_longer_than_any_clock_shows() {
+        let how = How {
+            limit: Some(Duration::MAX),
+            seed: 1,
+            at_once: NonZeroUsize::MIN,
+            keep: None,
+        };
+        how.run(iter::empty(), |_, _| {}).await.unwrap();
     }
 }

@@ -50,8 +50,8 @@ pub struct Faults {
     how: How,
     /// Whether they stay within what the deployment assumes. Drawn unless said: one in four does
     /// not.
-    #[arg(long, value_enum, default_value_t = Assumptions::Drawn)]
-    assumptions: Assumptions,
+    #[arg(long, value_enum)]
+    assumptions: Option<Assumptions>,
 }
 
 /// Trials of broken locks.
@@ -79,8 +79,8 @@ pub struct Schedule {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Whether it stays within what the deployment assumes. Drawn unless said.
-    #[arg(long, value_enum, default_value_t = Assumptions::Drawn)]
-    assumptions: Assumptions,
+    #[arg(long, value_enum)]
+    assumptions: Option<Assumptions>,
     /// Whose locks.
     #[arg(long, value_enum, default_value_t = Algorithm::Leasehold)]
     algorithm: Algorithm,
@@ -94,18 +94,13 @@ pub struct Schedule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Assumptions {
-    Drawn,
     Within,
     Beyond,
 }
 
 impl Assumptions {
-    fn beyond(self) -> Option<bool> {
-        match self {
-            Self::Drawn => None,
-            Self::Within => Some(false),
-            Self::Beyond => Some(true),
-        }
+    fn is_beyond(self) -> bool {
+        self == Self::Beyond
     }
 }
 
@@ -157,7 +152,7 @@ impl Faults {
             [] => Deployment::value_variants(),
             named => named,
         };
-        let beyond = self.assumptions.beyond();
+        let beyond = self.assumptions.map(Assumptions::is_beyond);
         let as_many = self.how.limit.map_or(3, |_| AS_MANY_AS_FIT);
         let seeds = self.how.seeds(self.schedules.unwrap_or(as_many));
         // One of each in turn, so that a run that is cut short has had all.
@@ -229,7 +224,7 @@ impl Schedule {
     fn run(&self) -> io::Result<bool> {
         let choice = Choice {
             deployment: self.deployment,
-            beyond: self.assumptions.beyond(),
+            beyond: self.assumptions.map(Assumptions::is_beyond),
             algorithm: self.algorithm,
         };
         let plan = Plan::draw(choice, self.seed);

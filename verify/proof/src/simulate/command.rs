@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use leasehold_store::sync::lock;
+use leasehold_testkit::process::spawn_tied;
 use tokio::time::Instant;
 
 use super::flaws::Flaw;
@@ -194,8 +195,9 @@ fn again(options: &Options, seed: u64) -> String {
 fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Output> {
     let mut command = Command::new(program);
     command.args(again(options, seed).split(' '));
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    command.output()
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    // It may take minutes, which nobody would wait for who has killed this one.
+    spawn_tied(command)?.wait_with_output()
 }
 
 fn count(tally: &mut Tally, told: &Output, out: &mut impl Write) -> io::Result<()> {

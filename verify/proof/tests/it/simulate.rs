@@ -1,7 +1,11 @@
 //! The simulation by its command: fixed seeds hold, a seed repeats to the byte, and one
 //! that fails says how to run it again.
 
-use std::process::Output;
+use std::fs;
+use std::process::{Command, Output};
+
+use leasehold_testkit::process::{End, PATIENCE, Process, Signal};
+use rustix::process::Pid;
 
 use crate::leasehold_proof;
 
@@ -27,6 +31,28 @@ fn fixed_seeds_hold() {
 fn a_seed_that_has_failed_holds() {
     let output = simulate("--seed 73 --store redis");
     assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_seed_ends_with_the_program_that_runs_many() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-proof"));
+    command.args("simulate --seeds 1 --clients 200 --store redis --jobs 1".split(' '));
+    let many = Process::spawn(command);
+    let tasks = format!("/proc/{}/task", many.pid());
+    let child = || {
+        let tasks = fs::read_dir(&tasks).unwrap().flatten();
+        let children = tasks.map(|task| fs::read_to_string(task.path().join("children")));
+        children.flatten().find_map(|all| all.trim().parse().ok())
+    };
+    let child = loop {
+        assert_eq!(many.status(), None, "{many}");
+        if let Some(child) = child() {
+            break Pid::from_raw(child).unwrap();
+        }
+    };
+    let end = End::of(child);
+    many.signal(Signal::KILL);
+    assert!(end.comes_within(PATIENCE / 6), "it goes on alone");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use leasehold_store::sync::lock;
 use super::book::Fact;
 use super::chance::Chance;
 use super::faults::Faults;
-use super::invariants::{self, Deployment, History, Named};
+use super::invariants::{Deployment, History, Invariants};
 use super::plan::Plan;
 use super::register::Register;
 use super::stage::Stage;
@@ -65,7 +65,7 @@ struct Run {
     stage: Stage,
     faults: Faults,
     history: History,
-    invariants: Vec<Named>,
+    invariants: Invariants,
     trace: Trace,
     attempts: u64,
     grants: u64,
@@ -135,12 +135,11 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
     let (seed, deployment, clients) = (plan.seed, plan.deployment, plan.clients);
     let stage = Stage::new(plan, net)?;
     let faults = Faults::new(&stage);
-    let (history, invariants) = (History::new(deployment), invariants::all());
     let mut run = Run {
         stage,
         faults,
-        history,
-        invariants,
+        history: History::new(deployment),
+        invariants: Invariants::default(),
         trace: Trace::default(),
         attempts: 0,
         grants: 0,
@@ -271,10 +270,8 @@ impl Run {
                 self.trace.note(at, format_args!("{fact:?}"));
             }
             self.history.see(at, &fact)?;
-            for (name, invariant) in &mut self.invariants {
-                let seen = invariant.see(at, &fact);
-                seen.map_err(|what| Stop::new(name, what))?;
-            }
+            let seen = self.invariants.see(at, &fact);
+            seen.map_err(|(name, what)| Stop::new(name, what))?;
         }
         Ok(())
     }

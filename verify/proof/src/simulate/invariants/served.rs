@@ -2,9 +2,7 @@
 //! what it gets.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use super::Invariant;
 use crate::simulate::book::{Attempt, Fact};
 
 const THOUGH: &str = "though nothing was disturbed any more";
@@ -16,8 +14,8 @@ pub(super) struct Served {
     asked: BTreeSet<Attempt>,
 }
 
-impl Invariant for Served {
-    fn see(&mut self, _: Duration, fact: &Fact) -> Result<(), String> {
+impl Served {
+    pub(super) fn see(&mut self, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Quiet => self.quiet = true,
             Fact::Asked(attempt, ..) if self.quiet => {
@@ -37,19 +35,20 @@ impl Invariant for Served {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::judge;
+    use std::time::Duration;
+
+    use super::super::cases::{asked, granted, judge};
     use super::*;
 
     #[test]
     fn who_is_not_served_is_found() {
-        let served = |within| judge(Served::default(), &[(0, Fact::Served(1, "k", within))]);
+        let served = |within| judge(&[(0, Fact::Served(1, "k", within))]);
         assert!(served(Some(Duration::ZERO)).is_ok());
         assert!(served(None).is_err());
     }
 
     #[test]
     fn a_lease_that_is_lost_in_the_quiet_is_found() {
-        use super::super::cases::{asked, granted};
         let lost = (3, Fact::Lost(1, leasehold::Loss::Gone));
         let quiet = (0, Fact::Quiet);
         let before = [
@@ -58,8 +57,8 @@ mod tests {
             (2, granted(1, 1, 9)),
             lost.clone(),
         ];
-        assert!(judge(Served::default(), &before).is_ok());
+        assert!(judge(&before).is_ok());
         let after = [quiet, (0, asked(1)), (2, granted(1, 1, 9)), lost];
-        assert!(judge(Served::default(), &after).is_err());
+        assert!(judge(&after).is_err());
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Invariant;
 use crate::simulate::book::{Attempt, Fact};
 
 /// Timers tick by the millisecond, and the world looks after each window.
@@ -22,8 +21,8 @@ pub(super) struct Signalled {
     slept: BTreeMap<Attempt, bool>,
 }
 
-impl Invariant for Signalled {
-    fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
+impl Signalled {
+    pub(super) fn see(&mut self, at: Duration, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Believes(attempt, until, host_runs) => {
                 if !host_runs {
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_nobody_hears_of_is_found() {
-        let found = |facts: &[_]| judge(Signalled::default(), facts).is_err();
+        let found = |facts: &[_]| judge(facts).is_err();
         assert!(!found(&[invalid(0, true), invalid(10, true)]));
         assert!(found(&[invalid(0, true), invalid(11, true)]));
         let told = (5, Fact::Lost(1, leasehold::Loss::Unanswered));
@@ -79,7 +78,7 @@ mod tests {
                 invalid(5001, true),
                 invalid(told, true),
             ];
-            judge(Signalled::default(), &facts)
+            judge(&facts)
         };
         assert!(awake_at(6000).is_ok());
         assert!(awake_at(6100).is_err());

@@ -3,16 +3,15 @@
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
+use std::pin::pin;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use leasehold_store::sync::lock;
+use futures_util::{StreamExt, stream};
 use leasehold_testkit::process::spawn_tied;
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::flaws::Flaw;
@@ -83,7 +82,7 @@ fn deployment(options: &Options, seed: u64) -> Deployment {
 ///
 /// # Errors
 /// If a run cannot be started, or the output is closed.
-pub fn simulate(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
+pub fn simulate(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     if options.seeds.is_some() || options.time.is_some() {
         return many(options, out);
     }
@@ -137,36 +136,28 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
 
 /// Each seed in a process of its own: there the run is the first, and one that hangs or
 /// dies takes no other with it.
-fn many(options: &Options, out: &mut (impl Write + Send)) -> io::Result<bool> {
-    let program = std::env::current_exe()?;
+fn many(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     let began = Instant::now();
-    let next = AtomicU64::new(options.seed);
-    let last = options
-        .seeds
-        .map_or(u64::MAX, |seeds| options.seed.saturating_add(seeds));
-    let shared = Mutex::new((Tally::default(), out));
-    let over = AtomicBool::new(false);
-    let work = || -> io::Result<()> {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let late = options.time.is_some_and(|time| began.elapsed() >= time);
-            if seed >= last || late || over.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let told = apart(&program, options, seed)?;
-            let mut shared = lock(&shared);
-            let (tally, out) = &mut *shared;
-            over.fetch_or(options.first && !told.status.success(), Ordering::Relaxed);
-            count(tally, &told, *out)?;
-        }
+    let end = options.seed.saturating_add(options.seeds.unwrap_or(u64::MAX));
+    let in_time = |_: &u64| options.time.is_none_or(|time| began.elapsed() < time);
+    let begin = |seed| {
+        let options = options.clone();
+        spawn_blocking(move || apart(&options, seed))
     };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.jobs.get()).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().map(ScopedJoinHandle::join);
-        let ended = ended.map(|it| it.unwrap_or_else(|panic| resume_unwind(panic)));
-        ended.collect::<io::Result<()>>()
-    })?;
-    let (tally, out) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let runs = stream::iter((options.seed..end).take_while(in_time)).map(begin);
+    let mut runs = pin!(runs.buffer_unordered(options.jobs.get()));
+    let mut tally = Tally::default();
+    let told = async {
+        while let Some(told) = runs.next().await {
+            let told = told??;
+            count(&mut tally, &told, out)?;
+            if options.first && !told.status.success() {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    };
+    Builder::new_current_thread().build()?.block_on(told)?;
     summary(&tally, began.elapsed(), out)?;
     if tally.runs == 0 {
         let why = "no seed was run: give it more time with --for";
@@ -192,8 +183,8 @@ fn again(options: &Options, seed: u64) -> String {
 }
 
 /// What a process says of its seed; it succeeds if everything held.
-fn apart(program: &std::path::Path, options: &Options, seed: u64) -> io::Result<Output> {
-    let mut command = Command::new(program);
+fn apart(options: &Options, seed: u64) -> io::Result<Output> {
+    let mut command = Command::new(std::env::current_exe()?);
     command.args(again(options, seed).split(' '));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     // It may take minutes, which nobody would wait for who has killed this one.

@@ -18,5 +18,4 @@ mod report;
 #[cfg(feature = "clients")]
 pub mod simulate;
 mod split_mix;
-#[cfg(feature = "clients")]
 mod value_name;

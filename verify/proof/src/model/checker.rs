@@ -186,7 +186,7 @@ pub(super) fn run<S: Subject>(name: &str, subject: &S, method: Method, effort: E
         depth: ran.depth,
         seconds: since(began).as_secs_f64(),
         complete,
-        held: held.map(|promise| promise.name().to_owned()).collect(),
+        held: held.map(|promise| promise.name()).collect(),
         never: never.unwrap_or_default(),
         broken: ran.broken,
     }

@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use clap::ValueEnum;
+
 use super::checker::{Counterexample, Findings};
 use super::promise::Promise;
 
@@ -37,11 +39,11 @@ pub type Found = io::Result<Option<(Findings, Counterexample)>>;
 
 /// The properties that no mutant has broken: nothing shows that they can fail.
 #[must_use]
-pub fn never_broken(all: &[Found]) -> Vec<&'static str> {
+pub fn never_broken(all: &[Found]) -> Vec<String> {
     let found = all.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
     let broken: Vec<_> = found.map(|(_, broken)| &*broken.property).collect();
-    let all = Promise::ALL.into_iter().map(|(_, name)| name);
-    all.filter(|name| !broken.contains(name)).collect()
+    let all = Promise::value_variants().iter().map(|it| it.name());
+    all.filter(|name| !broken.contains(&name.as_str())).collect()
 }
 
 /// All mutants, by name.

@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use clap::ValueEnum;
+
+use crate::value_name::value_name;
+
 /// One thing that must hold in every state of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[repr(u8)]
 pub enum Promise {
     /// What clients rely on at one moment, each by its own clock, fits the key.
@@ -11,53 +15,44 @@ pub enum Promise {
     /// What the store has granted fits the key.
     Capacity,
     /// Each grant has a higher token than all before it.
+    #[value(name = "tokens rise")]
     Tokens,
     /// A client believes in no token but that of its own grant.
+    #[value(name = "own token")]
     OwnToken,
     /// Nobody is granted past somebody who came before.
     Order,
     /// After a step the first in line does not fit, and no owner waits for itself.
+    #[value(name = "no idle key")]
     Idle,
     /// A claim ends by its own release, its deadline, a break or the death of its client.
+    #[value(name = "grants stand")]
     Standing,
     /// A claim lives for what it last asked for: no longer, and no shorter.
     Lifetime,
     /// Neither a renewal nor a late request brings back what has ended.
+    #[value(name = "ended is ended")]
     Ended,
     /// Whoever is granted is told, and nobody else.
     Told,
     /// A step answers what is so.
+    #[value(name = "answers are true")]
     Truth,
     /// Who stays is granted, once faults stop.
+    #[value(name = "served in the end")]
     Served,
     /// No lease is lost while its votes stand.
+    #[value(name = "not lost for nothing")]
     Kept,
     /// No server votes for a claim after it has confirmed that it left.
+    #[value(name = "no orphan")]
     Orphan,
 }
 
 impl Promise {
-    /// Each with its name, as reports have it.
-    pub(super) const ALL: [(Self, &'static str); 14] = [
-        (Self::Exclusion, "exclusion"),
-        (Self::Capacity, "capacity"),
-        (Self::Tokens, "tokens rise"),
-        (Self::OwnToken, "own token"),
-        (Self::Order, "order"),
-        (Self::Idle, "no idle key"),
-        (Self::Standing, "grants stand"),
-        (Self::Lifetime, "lifetime"),
-        (Self::Ended, "ended is ended"),
-        (Self::Told, "told"),
-        (Self::Truth, "answers are true"),
-        (Self::Served, "served in the end"),
-        (Self::Kept, "not lost for nothing"),
-        (Self::Orphan, "no orphan"),
-    ];
-
     /// Its name, as reports have it.
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
+    pub fn name(self) -> String {
+        value_name(&self)
     }
 }
 
@@ -89,8 +84,9 @@ impl Broken {
 
 impl fmt::Debug for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let broken = Promise::ALL.into_iter().filter(|(p, _)| self.has(*p));
-        f.debug_set().entries(broken.map(|(_, name)| name)).finish()
+        let all = Promise::value_variants().iter();
+        let broken = all.filter(|promise| self.has(**promise));
+        f.debug_set().entries(broken.map(|it| it.name())).finish()
     }
 }
 
@@ -100,14 +96,13 @@ mod tests {
 
     #[test]
     fn every_promise_has_its_own_place() {
-        for (place, (promise, _)) in Promise::ALL.into_iter().enumerate() {
-            assert_eq!(promise as usize, place, "{promise:?}");
+        for promise in Promise::value_variants() {
             let mut broken = Broken::default();
-            broken.require(promise, true);
+            broken.require(*promise, true);
             assert!(broken.is_empty());
-            broken.require(promise, false);
-            let only = |(p, _)| broken.has(p) == (p == promise);
-            assert!(Promise::ALL.into_iter().all(only));
+            broken.require(*promise, false);
+            let only = |it: &Promise| broken.has(*it) == (it == promise);
+            assert!(Promise::value_variants().iter().all(only));
         }
     }
 }

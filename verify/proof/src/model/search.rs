@@ -125,7 +125,7 @@ fn counterexample<S: Subject>(subject: &S, known: &Known, end: u64) -> Option<Co
     }
     let property = S::broken(&state).first(subject.promises())?;
     Some(Counterexample {
-        property: property.name().to_owned(),
+        property: property.name(),
         seed: None,
         trace: trace(subject, &way),
     })

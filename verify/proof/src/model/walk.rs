@@ -43,7 +43,7 @@ pub(super) fn run<S: Subject>(
                 let found = Counterexample {
                     seed: Some(seed),
                     trace: trace(subject, &shorten(subject, way, property)),
-                    property: property.name().to_owned(),
+                    property: property.name(),
                 };
                 if let Ok(mut all) = tally.found.lock() {
                     all.insert(number, found);

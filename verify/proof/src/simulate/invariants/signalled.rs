@@ -1,6 +1,6 @@
 //! Who holds is told of a loss by the time its validity ends, if its process runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::simulate::book::{Attempt, Fact};
@@ -18,7 +18,7 @@ pub(super) struct Signalled {
     /// and whether the host stood still before.
     untold: BTreeMap<Attempt, Duration>,
     /// Leases of hosts that have stood still.
-    slept: BTreeMap<Attempt, bool>,
+    slept: BTreeSet<Attempt>,
 }
 
 impl Signalled {
@@ -26,14 +26,14 @@ impl Signalled {
         match fact {
             Fact::Believes(attempt, until, host_runs) => {
                 if !host_runs {
-                    self.slept.insert(*attempt, true);
+                    self.slept.insert(*attempt);
                 }
                 if until.is_some() || !host_runs {
                     self.untold.remove(attempt);
                     return Ok(());
                 }
                 let since = *self.untold.entry(*attempt).or_insert(at);
-                let slept = self.slept.contains_key(attempt);
+                let slept = self.slept.contains(attempt);
                 let within = if slept { AFTER_SLEEP } else { TOLERANCE };
                 if at > since + within {
                     return Err(format!(

@@ -149,8 +149,9 @@ fn many(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     let mut tally = Tally::default();
     let told = async {
         while let Some(told) = runs.next().await {
-            let told = told??;
+            let (seed, told) = told??;
             count(&mut tally, &told, out)?;
+            tell_of_its_end(options, seed, &told, out)?;
             if options.first && !told.status.success() {
                 break;
             }
@@ -183,12 +184,13 @@ fn again(options: &Options, seed: u64) -> String {
 }
 
 /// What a process says of its seed; it succeeds if everything held.
-fn apart(options: &Options, seed: u64) -> io::Result<Output> {
+fn apart(options: &Options, seed: u64) -> io::Result<(u64, Output)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(again(options, seed).split(' '));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     // It may take minutes, which nobody would wait for who has killed this one.
-    spawn_tied(command)?.wait_with_output()
+    let told = spawn_tied(command)?.wait_with_output()?;
+    Ok((seed, told))
 }
 
 fn count(tally: &mut Tally, told: &Output, out: &mut impl Write) -> io::Result<()> {
@@ -212,6 +214,20 @@ fn count(tally: &mut Tally, told: &Output, out: &mut impl Write) -> io::Result<(
     Ok(())
 }
 
+/// A process that is killed cannot say which seed it ran.
+fn tell_of_its_end(
+    options: &Options,
+    seed: u64,
+    told: &Output,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if matches!(told.status.code(), Some(0 | 1)) {
+        return Ok(());
+    }
+    writeln!(out, "seed {seed}: its process has ended: {}", told.status)?;
+    tell_how_again(options, seed, out)
+}
+
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
 fn summary(tally: &Tally, took: Duration, out: &mut impl Write) -> io::Result<()> {
     let (runs, failed, faults) = (tally.runs, tally.failed, tally.faults);
@@ -225,4 +241,35 @@ fn summary(tally: &Tally, took: Duration, out: &mut impl Write) -> io::Result<()
          {leases} leases ({granted:.0}/s), {faults} faults ({disturbed:.1}/s), \
          {simulated:.0} s simulated ({passed:.0} s/s)"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn a_seed_whose_process_was_killed_is_named() {
+        let options = Cli::parse_from(["simulate"]).options;
+        let killed = Output {
+            status: ExitStatus::from_raw(9),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        let mut out = Vec::new();
+        tell_of_its_end(&options, 7, &killed, &mut out).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        let named = said.starts_with("seed 7: its process has ended: signal: 9");
+        assert!(named && said.contains("simulate --seed 7 "), "{said}");
+    }
 }

@@ -138,13 +138,14 @@ fn tell(options: &Options, outcome: &Outcome, out: &mut impl Write) -> io::Resul
 /// dies takes no other with it.
 fn many(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     let began = Instant::now();
-    let end = options.seed.saturating_add(options.seeds.unwrap_or(u64::MAX));
+    let more = options.seeds.map_or(u64::MAX, |seeds| seeds - 1);
+    let seeds = options.seed..=options.seed.saturating_add(more);
     let in_time = |_: &u64| options.time.is_none_or(|time| began.elapsed() < time);
     let begin = |seed| {
         let options = options.clone();
         spawn_blocking(move || apart(&options, seed))
     };
-    let runs = stream::iter((options.seed..end).take_while(in_time)).map(begin);
+    let runs = stream::iter(seeds.take_while(in_time)).map(begin);
     let mut runs = pin!(runs.buffer_unordered(options.jobs.get()));
     let mut tally = Tally::default();
     let told = async {

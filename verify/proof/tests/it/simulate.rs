@@ -56,6 +56,12 @@ fn a_seed_ends_with_the_program_that_runs_many() {
 }
 
 #[test]
+fn the_last_seed_is_one() {
+    let output = simulate("--seed 18446744073709551615 --seeds 1 --store memory");
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
 fn many_clients_hold() {
     let output = simulate("--seed 7 --store redis --clients 30");
     assert!(output.status.success(), "{}", text(&output));

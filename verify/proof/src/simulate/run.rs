@@ -44,13 +44,15 @@ pub(crate) struct Outcome {
     pub(crate) violated: Option<Violation>,
 }
 
-/// Something that must hold and does not.
+/// Something that must hold and does not: there is no need to go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// Which invariant.
     pub(crate) invariant: String,
     /// What is wrong.
     pub(crate) what: String,
+    /// When it was so, unless just now.
+    at: Option<Duration>,
     /// What happened last.
     pub(crate) trace: Vec<String>,
 }
@@ -71,31 +73,24 @@ struct Run {
     grants: u64,
 }
 
-/// Broken off: there is no need to go on.
-struct Stop {
-    invariant: String,
-    what: String,
-    /// When it was so, unless just now.
-    at: Option<Duration>,
-}
-
-impl Stop {
+impl Violation {
     fn new(invariant: &str, what: String) -> Self {
         Self {
             invariant: invariant.to_owned(),
             what,
             at: None,
+            trace: Vec::new(),
         }
     }
 }
 
-impl From<std::io::Error> for Stop {
+impl From<std::io::Error> for Violation {
     fn from(error: std::io::Error) -> Self {
         Self::new("the simulation itself", error.to_string())
     }
 }
 
-impl From<Finding> for Stop {
+impl From<Finding> for Violation {
     fn from(found: Finding) -> Self {
         let (key, what) = (found.key, found.what);
         let at = Duration::from_micros(found.at);
@@ -145,25 +140,20 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
         grants: 0,
     };
     run.trace.shown = shown;
-    let mut ended = run.go_to_the_end();
+    let mut violated = run.go_to_the_end().err();
     // What has ended it may have come of this.
     if let Err(found) = run.history.check() {
-        ended = Err(found.into());
+        violated = Some(found.into());
     }
     if let Some(panic) = lock(&panics).clone() {
-        ended = Err(Stop::new("nothing panics", panic));
+        violated = Some(Violation::new("nothing panics", panic));
     }
-    let violated = ended.err().map(|stop| {
-        let (invariant, what) = (stop.invariant, stop.what);
+    if let Some(violation) = &mut violated {
         let (trace, now) = (&mut run.trace, run.stage.now());
+        let (invariant, what) = (&violation.invariant, &violation.what);
         trace.note(now, format_args!("VIOLATED: {invariant}: {what}"));
-        let trace = trace.last(stop.at.unwrap_or(now));
-        Violation {
-            invariant,
-            what,
-            trace,
-        }
-    });
+        violation.trace = trace.last(violation.at.unwrap_or(now));
+    }
     let (carried, bytes) = run.stage.world.net.carried();
     run.trace.carried(run.stage.now(), &carried.to_le_bytes());
     Ok(Outcome {
@@ -181,7 +171,7 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
 }
 
 impl Run {
-    fn go_to_the_end(&mut self) -> Result<(), Stop> {
+    fn go_to_the_end(&mut self) -> Result<(), Violation> {
         let chaos = self.stage.common.plan.chaos;
         while self.stage.now() < chaos {
             let limit = self.faults.next().min(chaos);
@@ -211,7 +201,7 @@ impl Run {
     }
 
     /// Looks at the store and the registers as one more client.
-    fn audit(&mut self) -> Result<(), Stop> {
+    fn audit(&mut self) -> Result<(), Violation> {
         let (done, mut found) = tokio::sync::oneshot::channel();
         let common = std::sync::Arc::clone(&self.stage.common);
         // What a simulated network needs: where the first client is.
@@ -238,7 +228,7 @@ impl Run {
         while found.try_recv().is_err() {
             if self.stage.now() >= end {
                 let why = "it does not come to an end".to_owned();
-                return Err(Stop::new("the audit", why));
+                return Err(Violation::new("the audit", why));
             }
             self.step(end)?;
         }
@@ -249,7 +239,7 @@ impl Run {
         self.stage.note(Fact::Remains(what.to_owned(), count));
     }
 
-    fn advance(&mut self, end: Duration) -> Result<(), Stop> {
+    fn advance(&mut self, end: Duration) -> Result<(), Violation> {
         while self.stage.now() < end {
             self.step(end)?;
         }
@@ -257,7 +247,7 @@ impl Run {
     }
 
     /// One window, and what the invariants say to it.
-    fn step(&mut self, limit: Duration) -> Result<(), Stop> {
+    fn step(&mut self, limit: Duration) -> Result<(), Violation> {
         self.stage.world.step(limit);
         self.stage.common.book.look(&self.stage.world);
         for (at, fact) in self.stage.common.book.take() {
@@ -271,7 +261,7 @@ impl Run {
             }
             self.history.see(at, &fact)?;
             let seen = self.invariants.see(at, &fact);
-            seen.map_err(|(name, what)| Stop::new(name, what))?;
+            seen.map_err(|(name, what)| Violation::new(name, what))?;
         }
         Ok(())
     }

@@ -61,6 +61,8 @@ impl History {
         Ok(())
     }
 
+    /// Has the checkers read all that has happened so far.
+    ///
     /// # Errors
     /// What was wrong first.
     pub(crate) fn check(&self) -> Result<(), Finding> {

@@ -12,6 +12,9 @@ fn they_have_nothing_in_common() {
     for (at, server) in servers.servers().iter().enumerate() {
         server.command(&["SET", "k", &at.to_string()]);
     }
+    let own = servers.servers().iter();
+    let own = own.map(|it| it.query::<String>(&["GET", "k"]));
+    assert_eq!(own.collect::<Vec<_>>(), ["0", "1", "2"]);
     servers[0].kill();
     servers[1].restart(Data::Lose);
     assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
@@ -38,20 +41,6 @@ fn the_url_names_all_in_order_each_with_its_password() {
     let [first, second, third] = [first, second, third].map(|port| format!("127.0.0.1:{port}"));
     let url = format!("redlock://:all@{first},{second},:own@{third}/");
     assert_eq!(servers.url(), url);
-}
-
-#[test]
-fn a_persistent_one_finds_its_data_after_a_crash() {
-    let persistent = RedisServer::builder().persistent();
-    let servers = Independent::builder(2).one(0, persistent).start();
-    for server in servers.servers() {
-        server.command(&["SET", "k", "v"]);
-        server.kill();
-        server.start_again();
-    }
-    let value = servers[0].query::<Option<String>>(&["GET", "k"]);
-    assert_eq!(value.as_deref(), Some("v"));
-    assert_eq!(servers[1].query::<Option<String>>(&["GET", "k"]), None);
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub struct Options {
     /// How many seeds run at a time.
     #[arg(long, value_name = "N", default_value_t = threads())]
     pub jobs: NonZeroUsize,
+    /// Print what came of a seed for the program that runs many.
+    #[arg(long, hide = true)]
+    json: bool,
 }
 
 fn threads() -> NonZeroUsize {
@@ -94,7 +97,10 @@ pub fn simulate(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     }
     match run(plan, options.trace) {
         Ok(outcome) => {
-            tell(options, &outcome, out)?;
+            match options.json {
+                true => writeln!(out, "{}", serde_json::to_string(&outcome)?)?,
+                false => tell(options, &outcome, out)?,
+            }
             Ok(outcome.violated.is_none())
         }
         Err(error) => {
@@ -151,8 +157,7 @@ fn many(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     let told = async {
         while let Some(told) = runs.next().await {
             let (seed, told) = told??;
-            count(&mut tally, &told, out)?;
-            tell_of_its_end(options, seed, &told, out)?;
+            tally.count(options, seed, &told, out)?;
             if options.first && !told.status.success() {
                 break;
             }
@@ -187,46 +192,38 @@ fn again(options: &Options, seed: u64) -> String {
 /// What a process says of its seed; it succeeds if everything held.
 fn apart(options: &Options, seed: u64) -> io::Result<(u64, Output)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(again(options, seed).split(' '));
+    command.args(again(options, seed).split(' ')).arg("--json");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     // It may take minutes, which nobody would wait for who has killed this one.
     let told = spawn_tied(command)?.wait_with_output()?;
     Ok((seed, told))
 }
 
-fn count(tally: &mut Tally, told: &Output, out: &mut impl Write) -> io::Result<()> {
-    let text = String::from_utf8_lossy(&told.stdout);
-    let line = text.lines().last().unwrap_or_default();
-    let words: Vec<_> = line.split(' ').collect();
-    let number = |name: &str| {
-        let at = words.iter().position(|word| *word == name);
-        at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
-    tally.runs += 1;
-    tally.attempts += number("attempts");
-    tally.grants += number("grants");
-    tally.faults += number("faults");
-    tally.simulated += Duration::from_millis(number("simulated_ms"));
-    if !told.status.success() {
-        tally.failed += 1;
-        write!(out, "{text}")?;
+impl Tally {
+    fn count(
+        &mut self,
+        options: &Options,
+        seed: u64,
+        told: &Output,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        self.runs += 1;
+        self.failed += u64::from(!told.status.success());
+        let Ok(outcome) = serde_json::from_slice::<Outcome>(&told.stdout) else {
+            // One that is killed cannot say which it was.
+            out.write_all(&told.stdout)?;
+            writeln!(out, "seed {seed}: its process has ended: {}", told.status)?;
+            return tell_how_again(options, seed, out);
+        };
+        self.attempts += outcome.attempts;
+        self.grants += outcome.grants;
+        self.faults += outcome.faults;
+        self.simulated += outcome.simulated;
+        match outcome.violated {
+            Some(_) => tell(options, &outcome, out),
+            None => Ok(()),
+        }
     }
-    Ok(())
-}
-
-/// A process that is killed cannot say which seed it ran.
-fn tell_of_its_end(
-    options: &Options,
-    seed: u64,
-    told: &Output,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    if matches!(told.status.code(), Some(0 | 1)) {
-        return Ok(());
-    }
-    writeln!(out, "seed {seed}: its process has ended: {}", told.status)?;
-    tell_how_again(options, seed, out)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
@@ -268,7 +265,9 @@ mod tests {
             stderr: Vec::new(),
         };
         let mut out = Vec::new();
-        tell_of_its_end(&options, 7, &killed, &mut out).unwrap();
+        let mut tally = Tally::default();
+        tally.count(&options, 7, &killed, &mut out).unwrap();
+        assert_eq!((tally.runs, tally.failed), (1, 1));
         let said = String::from_utf8(out).unwrap();
         let named = said.starts_with("seed 7: its process has ended: signal: 9");
         assert!(named && said.contains("simulate --seed 7 "), "{said}");

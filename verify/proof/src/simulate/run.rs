@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use leasehold_store::sync::lock;
+use serde::{Deserialize, Serialize};
 
 use super::book::Fact;
 use super::chance::Chance;
@@ -20,7 +21,7 @@ use super::{entropy, panics};
 use crate::faults::check::Finding;
 
 /// What came of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     /// From which seed.
     pub(crate) seed: u64,
@@ -45,7 +46,7 @@ pub(crate) struct Outcome {
 }
 
 /// Something that must hold and does not: there is no need to go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Violation {
     /// Which invariant.
     pub(crate) invariant: String,

@@ -9,6 +9,7 @@ mod signalled;
 use std::time::Duration;
 
 use leasehold::ErrorKind;
+use serde::{Deserialize, Serialize};
 
 use self::fencing::Fencing;
 use self::served::Served;
@@ -17,7 +18,7 @@ use super::book::{Fact, Why};
 pub(crate) use history::History;
 
 /// Which deployment it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Deployment {
     /// The core behind a mutex, all clients in one process.
     Memory,

@@ -70,8 +70,6 @@ struct Run {
     history: History,
     invariants: Invariants,
     trace: Trace,
-    attempts: u64,
-    grants: u64,
 }
 
 impl Violation {
@@ -137,8 +135,6 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
         history: History::new(deployment),
         invariants: Invariants::default(),
         trace: Trace::default(),
-        attempts: 0,
-        grants: 0,
     };
     run.trace.shown = shown;
     let mut violated = run.go_to_the_end().err();
@@ -155,6 +151,7 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
         trace.note(now, format_args!("VIOLATED: {invariant}: {what}"));
         violation.trace = trace.last(violation.at.unwrap_or(now));
     }
+    let (attempts, grants) = run.history.counts();
     let (carried, bytes) = run.stage.world.net.carried();
     run.trace.carried(run.stage.now(), &carried.to_le_bytes());
     Ok(Outcome {
@@ -162,8 +159,8 @@ pub(super) fn run_here(plan: Plan, shown: bool) -> std::io::Result<Outcome> {
         deployment,
         clients,
         simulated: run.stage.now(),
-        attempts: run.attempts,
-        grants: run.grants,
+        attempts,
+        grants,
         faults: run.faults.count,
         bytes,
         digest: run.trace.digest.value(),
@@ -252,11 +249,6 @@ impl Run {
         self.stage.world.step(limit);
         self.stage.common.book.look(&self.stage.world);
         for (at, fact) in self.stage.common.book.take() {
-            match fact {
-                Fact::Asked(..) => self.attempts += 1,
-                Fact::Granted { .. } => self.grants += 1,
-                _ => {}
-            }
             if !matches!(fact, Fact::Believes(..)) {
                 self.trace.note(at, format_args!("{fact:?}"));
             }

@@ -77,6 +77,12 @@ impl History {
         first.map_or(Ok(()), Err)
     }
 
+    /// How many attempts there were, and how many of them were granted.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let granted = self.ops.values().filter(|op| op.grant.is_some());
+        (self.ops.len() as u64, granted.count() as u64)
+    }
+
     fn of_client(&mut self, client: usize) -> impl Iterator<Item = &mut Op> {
         let ops = self.ops.values_mut();
         ops.filter(move |op| op.id.client == client)

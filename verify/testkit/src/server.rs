@@ -18,6 +18,7 @@
 mod options;
 mod port;
 mod program;
+mod stats;
 
 use std::fmt;
 use std::fs;
@@ -36,6 +37,7 @@ pub use options::RedisServerBuilder;
 pub(crate) use port::Port;
 use program::failure;
 pub use program::{Program, in_servers};
+pub use stats::{CommandStats, Stats};
 
 /// The user that the testkit itself is on every server, whatever else may log in there.
 pub(crate) const ADMIN: &str = "leasehold-testkit";
@@ -273,17 +275,13 @@ impl RedisServer {
         assert!(reached >= count, "{reached} of {count} have come: {log}");
     }
 
-    /// How often the server has run a command since its start, by its name in lower case.
+    /// What the server has done since its start, and at what cost; see [`Stats::since`].
     ///
     /// # Panics
     ///
     /// When the server does not answer.
-    pub fn calls(&self, command: &str) -> u64 {
-        let info: String = self.query(&["INFO", "commandstats"]);
-        let start = format!("cmdstat_{command}:calls=");
-        let calls = info.lines().find_map(|line| line.strip_prefix(&start));
-        let calls = calls.and_then(|fields| fields.split(',').next());
-        calls.map_or(0, |calls| calls.parse().expect("a number"))
+    pub fn stats(&self) -> Stats {
+        Stats::parse(&self.query::<String>(&["INFO", "all"]))
     }
 
     fn socket(&self) -> PathBuf {

@@ -58,17 +58,6 @@ mod life {
     }
 
     #[test]
-    fn its_commands_are_counted() {
-        let server = RedisServer::start();
-        let before = server.calls("set");
-        for n in 0..10 {
-            server.command(&["SET", "k", &n.to_string()]);
-        }
-        assert_eq!(server.calls("set"), before + 10);
-        assert_eq!(server.calls("del"), 0);
-    }
-
-    #[test]
     fn drop_ends_it_and_leaves_no_zombie() {
         for pause in [false, true] {
             let server = RedisServer::start();
@@ -319,6 +308,7 @@ mod options {
         let error = (0..64).find_map(|n| client.set::<_, _, ()>(n, &value).err());
         let error = error.unwrap();
         assert_eq!(error.code(), Some("OOM"), "{error}");
+        assert!(server.stats().command("set").rejected > 0);
     }
 
     #[test]
@@ -410,5 +400,44 @@ mod tls {
         let builder = builder.tls(ClientCertificate::NotAsked);
         let error = builder.try_start().unwrap_err();
         assert!(error.contains("built without TLS"), "{error}");
+    }
+}
+
+mod stats {
+    use super::*;
+
+    #[test]
+    fn commands_are_counted_and_timed() {
+        let server = RedisServer::start();
+        let mut client = connect(&server.url()).unwrap();
+        let () = client.set("warm", "up").unwrap();
+        let before = server.stats();
+        for n in 0..10 {
+            let () = client.set("k", n).unwrap();
+        }
+        let _: Option<String> = client.get("k").unwrap();
+        assert!(client.lpush::<_, _, ()>("k", "not a list").is_err());
+        let since = server.stats().since(&before);
+        assert_eq!(since.command("set").calls, 10);
+        assert_eq!(since.command("get").calls, 1);
+        let pushed = since.command("lpush");
+        assert_eq!((pushed.calls, pushed.failed), (1, 1));
+        assert_eq!(since.command("del").calls, 0);
+    }
+
+    #[test]
+    fn cpu_time_grows_with_the_work() {
+        let server = RedisServer::start();
+        let burn = "for i = 1, tonumber(ARGV[1]) do redis.sha1hex(i) end";
+        let cost = |rounds: &str| {
+            let before = server.stats();
+            server.command(&["EVAL", burn, "0", rounds]);
+            server.stats().since(&before)
+        };
+        let (little, much) = (cost("1"), cost("300000"));
+        assert!(much.cpu > little.cpu * 2, "{much:?} {little:?}");
+        // Both are about the same work; the second counts on while another process has the CPU.
+        assert!(much.cpu > Duration::from_millis(5), "{much:?}");
+        assert!(much.command("eval").time * 2 > much.cpu, "{much:?}");
     }
 }

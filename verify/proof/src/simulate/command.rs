@@ -87,7 +87,9 @@ fn deployment(options: &Options, seed: u64) -> Deployment {
 /// If a run cannot be started, or the output is closed.
 pub fn simulate(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     if options.seeds.is_some() || options.time.is_some() {
-        return many(options, out);
+        // Of many nothing is shown as it happens.
+        let trace = false;
+        return many(&Options { trace, ..options.clone() }, out);
     }
     let clients = options.clients.map(usize::from);
     let mut plan = Plan::new(options.seed, deployment(options, options.seed), clients);
@@ -209,7 +211,9 @@ impl Tally {
     ) -> io::Result<()> {
         self.runs += 1;
         self.failed += u64::from(!told.status.success());
-        let Ok(outcome) = serde_json::from_slice::<Outcome>(&told.stdout) else {
+        let outcome = serde_json::from_slice::<Outcome>(&told.stdout);
+        let fits = |it: &Outcome| it.violated.is_none() == told.status.success();
+        let Some(outcome) = outcome.ok().filter(fits) else {
             // One that is killed cannot say which it was.
             out.write_all(&told.stdout)?;
             writeln!(out, "seed {seed}: its process has ended: {}", told.status)?;

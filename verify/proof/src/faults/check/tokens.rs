@@ -1,6 +1,6 @@
 //! Tokens rise.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::{Finding, Property, by_key, name};
 use crate::faults::history::Op;
@@ -19,7 +19,8 @@ pub fn tokens(ops: &[Op]) -> Vec<Finding> {
         by_invocation.sort_by_key(|op| op.invoked);
         let mut find = |at, what| findings.push(Finding::new(Property::Tokens, at, key, what));
 
-        let mut seen: HashMap<u64, &Op> = HashMap::new();
+        // No `HashMap`: a simulation, which reads what it has done, would draw other keys for its own.
+        let mut seen: BTreeMap<u64, &Op> = BTreeMap::new();
         let mut before = by_grant.iter().copied().peekable();
         let mut highest: Option<(u64, &Op)> = None;
         for op in by_invocation {

@@ -148,7 +148,7 @@ fn happened(op: &mut Op, at: Micros, fact: &Fact) {
             let grant = op.grant.as_mut();
             if let Some(grant) = grant.filter(|grant| grant.releasing.is_none()) {
                 grant.until = match until {
-                    Some(until) => grant.until.max(certain(until)),
+                    Some(until) => certain(until),
                     None => grant.until.min(at),
                 };
             }

@@ -260,20 +260,35 @@ mod tests {
         options: Options,
     }
 
+    /// Also where it has said before that all held.
     #[test]
     fn a_seed_whose_process_was_killed_is_named() {
         let options = Cli::parse_from(["simulate"]).options;
-        let killed = Output {
-            status: ExitStatus::from_raw(9),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
+        let held = Outcome {
+            seed: 7,
+            deployment: Deployment::Redis,
+            clients: 1,
+            simulated: Duration::ZERO,
+            attempts: 0,
+            grants: 0,
+            faults: 0,
+            bytes: 0,
+            digest: 0,
+            violated: None,
         };
-        let mut out = Vec::new();
-        let mut tally = Tally::default();
-        tally.count(&options, 7, &killed, &mut out).unwrap();
-        assert_eq!((tally.runs, tally.failed), (1, 1));
-        let said = String::from_utf8(out).unwrap();
-        let named = said.starts_with("seed 7: its process has ended: signal: 9");
-        assert!(named && said.contains("simulate --seed 7 "), "{said}");
+        for stdout in [Vec::new(), serde_json::to_vec(&held).unwrap()] {
+            let killed = Output {
+                status: ExitStatus::from_raw(9),
+                stdout,
+                stderr: Vec::new(),
+            };
+            let mut out = Vec::new();
+            let mut tally = Tally::default();
+            tally.count(&options, 7, &killed, &mut out).unwrap();
+            assert_eq!((tally.runs, tally.failed), (1, 1));
+            let said = String::from_utf8(out).unwrap();
+            let named = said.contains("seed 7: its process has ended: signal: 9");
+            assert!(named && said.contains("simulate --seed 7 "), "{said}");
+        }
     }
 }

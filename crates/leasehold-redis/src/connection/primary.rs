@@ -8,7 +8,7 @@ use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::PushKind;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::address::Address;
 use super::dial::dial;
@@ -33,10 +33,6 @@ const CHECK: Duration = Duration::from_secs(10);
 /// The pause after every Sentinel was found silent.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sentinels tell each other of a fail-over within seconds: if most do not know of it after so
-/// long, those that do are gone.
-const GONE: Duration = Duration::from_secs(15);
-
 /// The Sentinels and what is known of them, and how to connect to them and to what they
 /// name.
 pub(crate) struct Search {
@@ -48,18 +44,8 @@ pub(crate) struct Search {
     common: Arc<Common>,
     /// The one that answered last comes first.
     order: Mutex<Vec<Address>>,
-    epochs: Mutex<Epochs>,
-}
-
-/// What Sentinels have said of fail-overs.
-#[derive(Default)]
-struct Epochs {
-    /// The highest that any has named.
-    latest: u64,
-    /// What those that are behind have named since, and when each has last.
-    behind: BTreeMap<Address, (u64, Instant)>,
-    /// When the first of them did.
-    since: Option<Instant>,
+    /// The highest epoch that any has named, and what those that are behind have named since.
+    epochs: Mutex<(u64, BTreeMap<Address, u64>)>,
 }
 
 impl Search {
@@ -97,28 +83,19 @@ impl Search {
     /// this one has not heard of it yet, or cannot. `listens`: a connection may stand, which is not
     /// left for what a single address says, as several Sentinels may be behind it.
     fn is_stale(&self, node: &Address, named: &Named, listens: bool) -> bool {
-        let mut epochs = lock(&self.epochs);
-        let begin_at = |latest| Epochs {
-            latest,
-            ..Epochs::default()
-        };
-        let latest = epochs.latest;
-        let Some(epoch) = named.epoch.filter(|epoch| *epoch < latest) else {
-            *epochs = begin_at(named.epoch.unwrap_or(0).max(latest));
+        let (latest, behind) = &mut *lock(&self.epochs);
+        let Some(epoch) = named.epoch.filter(|epoch| *epoch < *latest) else {
+            behind.clear();
+            *latest = named.epoch.unwrap_or(0).max(*latest);
             return false;
         };
-        let now = Instant::now();
-        let since = *epochs.since.get_or_insert(now);
-        let behind = &mut epochs.behind;
-        behind.insert(node.clone(), (epoch, now));
-        // If not a single one is up to date, or most are still behind after long and no other
-        // answers, they were set up anew and count from the beginning.
-        let all = self.nodes.iter().all(|node| behind.contains_key(node));
-        let late = behind.values().filter(|said| said.1 - since >= GONE);
-        let most = late.count() * 2 > self.nodes.len();
-        if (all || most) && (behind.len() > 1 || !listens) {
-            let newest = behind.values().map(|(epoch, _)| *epoch).max();
-            *epochs = begin_at(newest.unwrap_or(0));
+        behind.insert(node.clone(), epoch);
+        // If not a single one is up to date, they were set up anew and count from the beginning. Most
+        // of them are not enough: those that are silent may know of a primary that is in use.
+        let counts = behind.len() > 1 || !listens;
+        if counts && self.nodes.iter().all(|node| behind.contains_key(node)) {
+            *latest = behind.values().copied().max().unwrap_or(0);
+            behind.clear();
         }
         true
     }
@@ -323,22 +300,6 @@ mod tests {
         assert!(is_stale("a", 1) && is_stale("b", 1) && is_stale("c", 2));
         assert!(is_stale("a", 1));
         assert!(!is_stale("c", 2));
-    }
-
-    /// Those that were ahead do not answer any more. Who has been silent since may know better.
-    #[tokio::test(start_paused = true)]
-    async fn most_sentinels_are_believed_once_the_others_are_gone() {
-        for (later, believed) in [(&["b", "c"][..], true), (&["b"][..], false)] {
-            let search = search();
-            let is_stale = |host: &str, epoch| search.is_stale(&node(host), &named(epoch), true);
-            assert!(!is_stale("a", 9));
-            assert!(is_stale("b", 2) && is_stale("c", 2));
-            for _ in 0..2 {
-                tokio::time::advance(GONE / 2).await;
-                assert!(later.iter().all(|host| is_stale(host, 2)));
-            }
-            assert_eq!(!is_stale("b", 2), believed);
-        }
     }
 
     /// One of those behind it may have missed a fail-over.

@@ -95,10 +95,12 @@ impl RedlockStore {
         };
         let mut before = bid.proposed;
         before.held = true;
-        Ok(match inner.vote(key, &claim, Some(before), at, propose).await? {
-            Reply::Taken => Reply::Gone,
-            reply => reply,
-        })
+        Ok(
+            match inner.vote(key, &claim, Some(before), at, propose).await? {
+                Reply::Taken => Reply::Gone,
+                reply => reply,
+            },
+        )
     }
 
     pub(super) async fn release(&self, key: &Key, release: &Release) -> Outcome {

@@ -43,7 +43,8 @@ pub fn never_broken(all: &[Found]) -> Vec<String> {
     let found = all.iter().filter_map(|found| found.as_ref().ok()?.as_ref());
     let broken: Vec<_> = found.map(|(_, broken)| &*broken.property).collect();
     let all = Promise::value_variants().iter().map(|it| it.name());
-    all.filter(|name| !broken.contains(&name.as_str())).collect()
+    all.filter(|name| !broken.contains(&name.as_str()))
+        .collect()
 }
 
 /// All mutants, by name.

@@ -89,7 +89,13 @@ pub fn simulate(options: &Options, out: &mut impl Write) -> io::Result<bool> {
     if options.seeds.is_some() || options.time.is_some() {
         // Of many nothing is shown as it happens.
         let trace = false;
-        return many(&Options { trace, ..options.clone() }, out);
+        return many(
+            &Options {
+                trace,
+                ..options.clone()
+            },
+            out,
+        );
     }
     let clients = options.clients.map(usize::from);
     let mut plan = Plan::new(options.seed, deployment(options, options.seed), clients);

@@ -439,7 +439,7 @@ impl<K: LeaseKind> Lease<K> {
     /// assert_eq!(lease.release().await?, Released::Held);
     /// # Ok(()) }
     /// ```
-    pub async fn release(mut self) -> Result<Released, Error> {
+    pub async fn release(self) -> Result<Released, Error> {
         match self.claim.release().await {
             Ok(true) => Ok(Released::Held),
             Ok(false) => Ok(Released::AlreadyGone),

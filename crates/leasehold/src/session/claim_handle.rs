@@ -26,8 +26,6 @@ pub(crate) struct ClaimHandle {
     pub(crate) slot: Arc<ClaimSlot>,
     /// How often a claim of its call had lost its place before.
     pub(crate) rejoined: u32,
-    /// Its caller has released it.
-    released: bool,
 }
 
 impl ClaimHandle {
@@ -51,7 +49,6 @@ impl ClaimHandle {
             home,
             slot,
             rejoined: 0,
-            released: false,
         }
     }
 
@@ -181,7 +178,7 @@ impl ClaimHandle {
     /// the background.
     ///
     /// Says whether the lease was held up to then.
-    pub(crate) async fn release(&mut self) -> Result<bool, StoreError> {
+    pub(crate) async fn release(&self) -> Result<bool, StoreError> {
         self.session.check_caller()?;
         let _under_way = UnderWay::new(&*self.session, |it| &it.under_way);
         let (limit, began) = (self.session.settings.operation_timeout, clock::now());
@@ -196,7 +193,6 @@ impl ClaimHandle {
             released.or_else(|| in_vain.then_some(None))
         });
         let released = released.await;
-        self.released = true;
         let silent = || match clock::now().since(began) {
             // It has expired before.
             took if took < limit => super::no_answer(&written(took)),
@@ -216,12 +212,11 @@ impl Drop for ClaimHandle {
         if self.session.is_inherited() {
             return;
         }
-        let (slot, released) = (&self.slot, self.released);
+        let slot = &self.slot;
         self.session.change(&self.home, None, |machine, now| {
-            if !released {
-                slot.give_back(now);
-                machine.update(now, slot.number, |claim| claim.leave(now));
-            }
+            // One that was released has left already, or is on its way out.
+            slot.give_back(now);
+            machine.update(now, slot.number, |claim| claim.leave(now));
             machine.detach(now, slot.number);
         });
     }

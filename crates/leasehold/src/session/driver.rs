@@ -238,8 +238,7 @@ impl Driver {
         if self.inbox.is_some() || !self.opening.is_empty() || !pushes {
             return;
         }
-        let waiting = self.session.keys.waiting.load(Ordering::SeqCst);
-        let waiters = waiting > 0 || self.session.is_watching();
+        let waiters = self.session.wants_inbox();
         let due = now >= self.listen_after;
         let wanted = match self.unsubscribed.cause {
             None => waiters || !empty && due,

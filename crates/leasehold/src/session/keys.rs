@@ -90,9 +90,8 @@ pub(super) struct Keys {
     hasher: RandomState,
     /// How many claims were made.
     pub(super) numbers: AtomicU64,
-    /// Claims that wait, and those who watch a key: they want the inbox open.
-    pub(super) waiting: AtomicUsize,
-    pub(super) watching: AtomicUsize,
+    /// How many claims wait, and how many watch a key: they want the inbox open.
+    pub(super) listeners: AtomicUsize,
 }
 
 impl Default for Keys {
@@ -101,8 +100,7 @@ impl Default for Keys {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::new(),
             numbers: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-            watching: AtomicUsize::new(0),
+            listeners: AtomicUsize::new(0),
         }
     }
 }

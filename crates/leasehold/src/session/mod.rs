@@ -163,9 +163,9 @@ impl Session {
             });
             let is = claim.phase();
             if was != Phase::Waiting && is == Phase::Waiting {
-                self.keys.waiting.fetch_add(1, Ordering::SeqCst);
+                self.keys.listeners.fetch_add(1, Ordering::SeqCst);
             } else if was == Phase::Waiting && is != Phase::Waiting {
-                self.keys.waiting.fetch_sub(1, Ordering::SeqCst);
+                self.keys.listeners.fetch_sub(1, Ordering::SeqCst);
             }
             let leaves = was != Phase::Over && is == Phase::Over && claim.has_left();
             if leaves && self.shutdown.closed().is_some() {
@@ -181,12 +181,12 @@ impl Session {
 
     /// Whether nothing is to be kept, where this is the next deadline.
     fn is_idle(&self, next_due: Option<Moment>) -> bool {
-        next_due.is_none() && !self.is_watching()
+        next_due.is_none() && !self.wants_inbox()
     }
 
-    fn is_watching(&self) -> bool {
-        let watching = self.keys.watching.load(Ordering::SeqCst) > 0;
-        watching && !self.shutdown.releases.load(Ordering::SeqCst)
+    fn wants_inbox(&self) -> bool {
+        let listens = self.keys.listeners.load(Ordering::SeqCst) > 0;
+        listens && !self.shutdown.releases.load(Ordering::SeqCst)
     }
 
     /// A new claim id.

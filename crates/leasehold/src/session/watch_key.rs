@@ -36,7 +36,7 @@ impl KeyWatcher {
             watched.watchers.fetch_add(1, Ordering::SeqCst);
             (home.clone(), watched.clone())
         });
-        session.keys.watching.fetch_add(1, Ordering::SeqCst);
+        session.keys.listeners.fetch_add(1, Ordering::SeqCst);
         let now = clock::now();
         session.ensure_awake(now, now);
         Self {
@@ -131,7 +131,7 @@ impl Drop for KeyWatcher {
         if session.is_inherited() {
             return;
         }
-        session.keys.watching.fetch_sub(1, Ordering::SeqCst);
+        session.keys.listeners.fetch_sub(1, Ordering::SeqCst);
         let mut state = self.home.lock();
         if self.watched.watchers.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;

@@ -57,11 +57,12 @@ impl KeptLog {
     }
 }
 
-/// A reading of it.
+/// How many entries a page has at most: no step is taken meanwhile.
+const PAGE: usize = 1000;
+
+/// A reading of it, of all keys and times.
 pub(super) struct MemoryLog<'a> {
     pub(super) store: &'a MemoryStore,
-    pub(super) key: Option<Key>,
-    pub(super) since: StoreTime,
     /// How many were read.
     pub(super) read: usize,
 }
@@ -73,10 +74,31 @@ impl AuditLog for MemoryLog<'_> {
         let Some(log) = &kept.audit else {
             return Ok(Vec::new());
         };
-        let new = log.records.iter().skip(self.read.saturating_sub(log.gone));
-        let meant = new.filter(|record| record.is_for(self.key.as_ref(), self.since));
-        let records = meant.cloned().collect();
-        self.read = log.gone + log.records.len();
-        Ok(records)
+        let from = self.read.max(log.gone);
+        let page = log.records.iter().skip(from - log.gone).take(PAGE);
+        let page: Vec<_> = page.cloned().collect();
+        self.read = from + page.len();
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::AuditEvent;
+
+    use super::*;
+    use crate::LockStore;
+
+    #[tokio::test]
+    async fn a_page_is_bounded_and_the_next_one_goes_on() {
+        let store = MemoryStore::new().audited(AuditLimit::Entries(10_000));
+        let entry = AuditEntry::new(StoreTime(1), AuditEvent::Downgraded, None);
+        if let Some(log) = &mut lock(&store.shared.kept).audit {
+            log.note(&Key::new("k").unwrap(), vec![entry; PAGE + 1]);
+        }
+        let mut log = LockStore::audit_log(&store, None, StoreTime(0)).unwrap();
+        for length in [PAGE, 1, 0] {
+            assert_eq!(log.next_page().await.unwrap().len(), length);
+        }
     }
 }

@@ -230,15 +230,11 @@ impl Records for MemoryStore {
 
     fn audit_log<'a>(
         &'a self,
-        key: Option<&Key>,
-        since: StoreTime,
+        _key: Option<&Key>,
+        _since: StoreTime,
     ) -> Option<Box<dyn AuditLog + 'a>> {
-        Some(Box::new(MemoryLog {
-            store: self,
-            key: key.cloned(),
-            since,
-            read: 0,
-        }))
+        let (store, read) = (self, 0);
+        Some(Box::new(MemoryLog { store, read }))
     }
 
     fn inbox(&self) -> &Inbox {

@@ -107,7 +107,7 @@ struct Entry<T> {
     /// Whether it is behind a claim that is not known, or not yet.
     astray: bool,
     due: Option<Moment>,
-    /// So many tasks send its requests themselves.
+    /// So many tasks send its requests themselves. At the most that can be counted it stays.
     drivers: u16,
     /// Whether the first of them, which has made it, is still to begin.
     fresh: bool,
@@ -337,6 +337,7 @@ impl<T> KeyMachine<T> {
             match (driven, std::mem::take(&mut entry.fresh)) {
                 (true, true) => {}
                 (true, false) => entry.drivers = entry.drivers.saturating_add(1),
+                (false, _) if entry.drivers == u16::MAX => {}
                 (false, _) => entry.drivers = entry.drivers.saturating_sub(1),
             }
             self.settle(at, now);

@@ -75,6 +75,11 @@ fn any_number_of_tasks_may_drive_a_claim() {
         keys.set_driven(at(2), ONE, true);
     }
     assert_eq!(phase(&keys, ONE), Held);
+    // Whoever is left has to be woken when the claim changes.
+    for _ in 0..u16::MAX {
+        keys.set_driven(at(2), ONE, false);
+    }
+    assert!(keys.claims[0].drivers > 0);
 }
 
 #[test]

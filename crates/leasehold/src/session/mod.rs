@@ -45,8 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    ClaimId, ClaimNumber, Key, KeyMachine, Moment, Phase, RenewalPolicy, Snapshot, Terms, Transmit,
-    written,
+    ClaimId, ClaimNumber, ClaimReply, Command, Key, KeyMachine, Moment, Phase, ReleaseReply,
+    RenewReply, RenewalPolicy, Snapshot, Terms, Transmit, written,
 };
 use tokio::sync::Notify;
 
@@ -57,7 +57,7 @@ use crate::fork::Process;
 use crate::ids::ClaimIds;
 use crate::observe::{ObservedClaim, Observers};
 use crate::settings::Settings;
-use crate::store::{LockStore, Push, PushSink};
+use crate::store::{Answer, LockStore, Push, PushSink};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Runtime, timeout};
 use claim_slot::{Carried, ClaimSlot};
 use events::EventQueue;
@@ -214,7 +214,10 @@ impl Session {
     /// Carries one request to the store and back.
     async fn carry(&self, key: &Key, transmit: &Transmit) -> Carried {
         let answer = timeout(transmit.limit, self.store.step(key, &transmit.command)).await;
-        let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
+        let answer = answer.map_or(Err(None), |answer| {
+            let checked = answer.and_then(|answer| check_reply(&transmit.command, answer));
+            checked.map_err(Some)
+        });
         let verb = transmit.command.verb();
         self.observers.request(key, verb, transmit.sent, &answer);
         answer
@@ -248,6 +251,23 @@ impl PushSink for Session {
             }
         }
     }
+}
+
+/// Refuses a reply to another command: it would pass for a claim that is gone, and others would be
+/// made in its place for ever.
+fn check_reply(to: &Command, answer: Answer) -> Result<Answer, StoreError> {
+    let reply = answer.reply;
+    let answers = match to {
+        Command::Claim(_) => ClaimReply::try_from(reply).is_ok(),
+        Command::Renew(_) => RenewReply::try_from(reply).is_ok(),
+        Command::Release(_) => ReleaseReply::try_from(reply).is_ok(),
+        _ => true,
+    };
+    if answers {
+        return Ok(answer);
+    }
+    let message = format!("the store answered {reply:?} to a {}", to.verb());
+    Err(StoreError::new(ErrorKind::Corrupt, message))
 }
 
 /// That the store gave no answer within the operation time-out.

@@ -3,6 +3,9 @@
 use std::fs;
 use std::hint;
 
+use leasehold::core::{Command, Inbox};
+use leasehold::store::{Answer, Capabilities, Listening, Listing, PushSink};
+
 use crate::sources::{at, files_in};
 use crate::steps::*;
 
@@ -51,6 +54,48 @@ async fn the_error_of_several_keys_names_the_one_that_was_lost() {
     let error = lease.run(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.key().map(|key| key.as_str()), Some("b"), "{error}");
     yield_now().await;
+}
+
+/// A store that takes each command for another.
+#[derive(Debug)]
+struct Confused(MemoryStore);
+
+#[async_trait]
+impl LockStore for Confused {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        let answer = self.0.step(key, command).await?;
+        let reply = Reply::Done;
+        Ok(Answer { reply, ..answer })
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.0.inspect(key).await
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.0.listing(pattern)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.0.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        self.0.listen(sink).await
+    }
+}
+
+/// It would pass for a claim that has expired, and another would be made for ever.
+#[tokio::test]
+async fn a_reply_to_another_command_is_an_error() {
+    let client = client_of(Arc::new(Confused(MemoryStore::new()))).await;
+    let mutex = client.mutex("k").unwrap();
+    let locked = soon("an answer", mutex.lock()).await;
+    fails(locked, ErrorKind::Corrupt, &["Done to a claim"]);
 }
 
 // ---- what a public method answers ----

@@ -17,7 +17,6 @@ use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
 use crate::session::request::call_unanswered;
 use crate::sync::timeout;
-use crate::verbs::options;
 use crate::waiting::LockOptions;
 
 /// A fair leader election: the candidate that asked first leads first.
@@ -45,7 +44,6 @@ pub struct Election {
     pub(crate) lock: Lock,
 }
 
-options!(Election: lock);
 debug!(Election; |it| key: it.key());
 
 /// The current leader of an election.

@@ -12,11 +12,10 @@ use leasehold_store::debug;
 use crate::clock;
 use crate::error::{Error, Operation, StoreError};
 use crate::inspection::Inspection;
-use crate::lease::{Any, Exclusive, Lease, LeaseKind};
+use crate::lease::{Exclusive, Lease, LeaseKind};
 use crate::session::Session;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
-use crate::verbs::{adopting, fairness, locking, single_key};
 use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
@@ -47,14 +46,6 @@ pub struct Lock {
     pub(crate) ttl: Duration,
 }
 
-single_key!(Lock);
-fairness!(Lock);
-locking! {
-    Lock, Lease<Any>, "the key"; |it| it;
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Lock, Any; |it, parts| it);
 debug!(Lock; |it| key: it.key());
 
 impl Lock {

@@ -18,7 +18,6 @@ use crate::lock::Lock;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};
 use crate::sync::timeout;
-use crate::verbs::{locking, options};
 use crate::waiting::LockOptions;
 
 /// A lock on several keys: all of them, or none.
@@ -49,17 +48,10 @@ use crate::waiting::LockOptions;
 #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
 pub struct MultiLock<K: LeaseKind = Exclusive> {
     /// The lock on the key that was named first; the others are alike.
-    lock: Lock,
+    pub(crate) lock: Lock,
     /// As they were named.
     keys: Vec<Key>,
     kind: PhantomData<fn() -> K>,
-}
-
-options!(MultiLock<K>: lock, K: LeaseKind);
-locking! {
-    MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it;
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
 }
 
 impl Lock {
@@ -148,12 +140,15 @@ impl<K: LeaseKind> MultiLock<K> {
         Ok(seen.iter().any(|seen| !seen.holders.is_empty()))
     }
 
-    async fn obtain(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
+    pub(crate) async fn obtain(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
         let lease = self.acquire_as(how).await?;
         lease.ok_or_else(|| self.lock.error(timed_out()))
     }
 
-    async fn acquire_as(&self, how: LockOptions) -> Result<Option<MultiLease<K>>, Error> {
+    pub(crate) async fn acquire_as(
+        &self,
+        how: LockOptions,
+    ) -> Result<Option<MultiLease<K>>, Error> {
         let checked = how.check(&self.lock.request);
         checked.map_err(|error| self.lock.error(error))?;
         let session = &self.lock.session;

@@ -2,9 +2,7 @@
 
 use leasehold_store::debug;
 
-use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
-use crate::verbs::{adopting, fairness, locking, single_key};
 
 /// A fair, fenced mutex: one holder at a time, first come, first served.
 ///
@@ -36,12 +34,4 @@ pub struct Mutex {
     pub(crate) lock: Lock,
 }
 
-single_key!(Mutex: lock);
-fairness!(Mutex: lock);
-locking! {
-    Mutex, Lease, "the key"; |it| it.lock;
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Mutex, Exclusive; |it, parts| it.lock);
 debug!(Mutex; |it| key: it.key());

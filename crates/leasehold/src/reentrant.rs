@@ -4,10 +4,8 @@ use leasehold_core::OwnerSecret;
 use leasehold_store::debug;
 
 use crate::error::{Error, Operation};
-use crate::lease::{Exclusive, Lease};
 use crate::lock::Lock;
 use crate::session::random_u128;
-use crate::verbs::{adopting, locking, single_key};
 
 /// The owner of a [`Reentrant`] lock: a value that you make, clone and pass on. It is independent
 /// of threads and tasks.
@@ -78,13 +76,6 @@ pub struct Reentrant {
     pub(crate) owner: Owner,
 }
 
-single_key!(Reentrant: lock);
-locking! {
-    Reentrant, Lease, "the key"; |it| it.lock;
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Reentrant, Exclusive; |it, parts| it.lock);
 debug!(Reentrant; |it| key: it.key());
 
 impl Reentrant {

@@ -3,10 +3,9 @@
 use leasehold_core::Mode;
 use leasehold_store::debug;
 
-use crate::lease::{Lease, LeaseKind, Shared};
+use crate::lease::{LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::parts::LeaseParts;
-use crate::verbs::{adopting, fairness, locking, single_key};
 
 /// A fair read-write lock: many readers together, or one writer alone.
 ///
@@ -17,7 +16,7 @@ use crate::verbs::{adopting, fairness, locking, single_key};
 /// A writer and a [`crate::Mutex`] on the same key exclude each other: both are the same kind of
 /// claim.
 ///
-/// A writer can be downgraded to a reader ([`Lease::downgrade`]). A reader cannot be upgraded to
+/// A writer can be downgraded to a reader ([`crate::Lease::downgrade`]). A reader cannot be upgraded to
 /// a writer: two readers that both try would deadlock. Instead release the reader, call
 /// [`write`](Self::write), and read the data again, since another writer may have changed it.
 ///
@@ -43,28 +42,15 @@ pub struct RwLock {
     pub(crate) lock: Lock,
 }
 
-single_key!(RwLock: lock);
-fairness!(RwLock: lock);
-locking! {
-    RwLock, Lease<Shared>, "a read lease"; |it| it.reader();
-    read, try_read, read_within, read_opts;
-    with_read, with_read_within, with_try_read, try_with_read
-}
-locking! {
-    RwLock, Lease, "the write lease"; |it| it.lock;
-    write, try_write, write_within, write_opts;
-    with_write, with_write_within, with_try_write, try_with_write
-}
-adopting!(RwLock, K: LeaseKind; |it, parts| it.of(parts));
 debug!(RwLock; |it| key: it.key());
 
 impl RwLock {
-    fn reader(&self) -> Lock {
+    pub(crate) fn reader(&self) -> Lock {
         self.lock.with_mode(Mode::SHARED)
     }
 
     /// In the mode of these parts, if they are of a reader or a writer.
-    fn of<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Lock {
+    pub(crate) fn of<K: LeaseKind>(&self, parts: &LeaseParts<K>) -> Lock {
         match Shared::is(parts.mode()) {
             true => self.reader(),
             false => self.lock.clone(),

@@ -8,7 +8,6 @@ use crate::lease::{Lease, Permits};
 use crate::lock::Lock;
 use crate::session::request::mismatch;
 use crate::store::Verbs as _;
-use crate::verbs::{adopting, fairness, locking, single_key};
 use crate::waiting::LockOptions;
 
 /// A fair semaphore: a fixed number of permits, first come, first served.
@@ -41,24 +40,6 @@ pub struct Semaphore {
     pub(crate) permits: u32,
 }
 
-single_key!(Semaphore: lock);
-fairness!(Semaphore: lock);
-adopting!(Semaphore, Permits; |it, parts| it.lock);
-locking! {
-    Semaphore, Lease<Permits>, "a permit",
-    "`Invalid` also if the key is in use with another number of permits: the message has both.";
-    |it| it.lock;
-    acquire, try_acquire, acquire_within;
-    with_permit, with_permit_within, with_try_permit, try_with_permit
-}
-locking! {
-    Semaphore, Lease<Permits>, "`take` permits in one lease",
-    "`Invalid` also for zero permits or more than there are, and as for [`Self::acquire`].";
-    |it, take: u32| it.many(take);
-    acquire_many, try_acquire_many, acquire_many_within;
-    with_permits
-}
-
 impl Semaphore {
     /// Returns the number of permits, as this handle has it.
     #[must_use]
@@ -66,7 +47,7 @@ impl Semaphore {
         self.permits
     }
 
-    fn many(&self, take: u32) -> Lock {
+    pub(crate) fn many(&self, take: u32) -> Lock {
         self.lock.with_mode(Mode::permits(self.permits, take))
     }
 

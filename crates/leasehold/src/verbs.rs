@@ -1,12 +1,21 @@
-//! Macros for the options and methods that all kinds of locks share.
+//! The options and methods that all kinds of locks share: macros, and the table of which kind has what.
 //!
 //! Each macro writes methods for a type: `options!(Lock)` for the untyped lock itself,
 //! `options!(Mutex: lock)` for a type whose field `lock` is one.
 
+use crate::election::Election;
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Permits, Shared};
+use crate::lock::Lock;
+use crate::multi::{MultiLease, MultiLock};
+use crate::mutex::Mutex;
+use crate::reentrant::Reentrant;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
+
 /// The options that every kind of lock has.
 macro_rules! options {
-    ($lock:ty $(: $inner:ident)? $(, $kind:ident: $bound:ident)?) => {
-        impl $(<$kind: $bound>)? $lock {
+    ($lock:ident $(<$kind:ident: $bound:ident>)? $(: $inner:ident)?) => {
+        impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             /// Returns the key.
             #[must_use]
             pub fn key(&self) -> &leasehold_core::Key {
@@ -79,8 +88,8 @@ macro_rules! options {
 
 /// What every lock on one key has: the options, a look at the key without a claim, and polling for it.
 macro_rules! single_key {
-    ($lock:ty $(: $inner:ident)?) => {
-        crate::verbs::options!($lock $(: $inner)?);
+    ($lock:ident $(: $inner:ident)?) => {
+        options!($lock $(: $inner)?);
 
         impl $lock {
             /// Returns whether the key is held now, in any mode. A holder that has released or
@@ -159,7 +168,7 @@ macro_rules! single_key {
 
 /// Giving up the order of arrival.
 macro_rules! fairness {
-    ($lock:ty $(: $inner:ident)?) => {
+    ($lock:ident $(: $inner:ident)?) => {
         impl $lock {
             /// Gives up fairness for throughput: a claim may take the key ahead of waiters, and a
             /// release leaves the key free for the first claim that arrives. Waiters can starve.
@@ -454,4 +463,79 @@ macro_rules! adopting {
     };
 }
 
-pub(crate) use {adopting, fairness, locking, options, single_key};
+/// What each kind has. The blocking face has macros of the same names, which write its methods by this
+/// table, too: they leave out how the async ones come to their lock.
+macro_rules! kinds {
+    () => {
+        single_key!(Lock);
+        fairness!(Lock);
+        adopting!(Lock, Any; |it, parts| it);
+        locking! {
+            Lock, Lease<Any>, "the key"; |it| it;
+            lock, try_lock, lock_within, lock_opts;
+            with_lock, with_lock_within, with_try_lock, try_with_lock
+        }
+
+        single_key!(Mutex: lock);
+        fairness!(Mutex: lock);
+        adopting!(Mutex, Exclusive; |it, parts| it.lock);
+        locking! {
+            Mutex, Lease, "the key"; |it| it.lock;
+            lock, try_lock, lock_within, lock_opts;
+            with_lock, with_lock_within, with_try_lock, try_with_lock
+        }
+
+        single_key!(Reentrant: lock);
+        adopting!(Reentrant, Exclusive; |it, parts| it.lock);
+        locking! {
+            Reentrant, Lease, "the key"; |it| it.lock;
+            lock, try_lock, lock_within, lock_opts;
+            with_lock, with_lock_within, with_try_lock, try_with_lock
+        }
+
+        single_key!(RwLock: lock);
+        fairness!(RwLock: lock);
+        adopting!(RwLock, K: LeaseKind; |it, parts| it.of(parts));
+        locking! {
+            RwLock, Lease<Shared>, "a read lease"; |it| it.reader();
+            read, try_read, read_within, read_opts;
+            with_read, with_read_within, with_try_read, try_with_read
+        }
+        locking! {
+            RwLock, Lease, "the write lease"; |it| it.lock;
+            write, try_write, write_within, write_opts;
+            with_write, with_write_within, with_try_write, try_with_write
+        }
+
+        single_key!(Semaphore: lock);
+        fairness!(Semaphore: lock);
+        adopting!(Semaphore, Permits; |it, parts| it.lock);
+        locking! {
+            Semaphore, Lease<Permits>, "a permit",
+            "`Invalid` also if the key is in use with another number of permits: the message has both.";
+            |it| it.lock;
+            acquire, try_acquire, acquire_within;
+            with_permit, with_permit_within, with_try_permit, try_with_permit
+        }
+        locking! {
+            Semaphore, Lease<Permits>, "`take` permits in one lease",
+            "`Invalid` also for zero permits or more than there are, and as for [`Self::acquire`].";
+            |it, take: u32| it.many(take);
+            acquire_many, try_acquire_many, acquire_many_within;
+            with_permits
+        }
+
+        options!(MultiLock<K: LeaseKind>: lock);
+        locking! {
+            MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it;
+            lock, try_lock, lock_within, lock_opts;
+            with_lock, with_lock_within, with_try_lock, try_with_lock
+        }
+
+        options!(Election: lock);
+    };
+}
+
+kinds!();
+
+pub(crate) use kinds;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Key, Loss, RenewalPolicy, Token};
+use leasehold_core::{Loss, Token};
 
 use super::face::face;
 use super::lease::{Lease, LossSignal, losing};
-use super::locks::options;
 use crate::background::{block_on, block_within};
 use crate::{Error, Leader, LeaseParts, LockOptions, Released};
 
@@ -16,8 +15,6 @@ face! {
     #[must_use = "nobody is a candidate until `campaign` is called"]
     struct Election;
 }
-
-options!(Election);
 
 face! { impl Election {
     /// Waits to become the leader.

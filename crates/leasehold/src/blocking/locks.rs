@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use leasehold_core::{Key, Mode, RenewalPolicy, Retry};
 
+use super::election::Election;
 use super::face::face;
 use super::lease::{Lease, MultiLease, Recovered};
 use crate::lease::{Any, Exclusive, LeaseKind, Permits, Shared};
+use crate::verbs::kinds;
 use crate::{Error, HolderInfo, Inspection, LeaseParts, LockOptions, Owner};
 
 /// The options that every kind has.
 macro_rules! options {
-    ($lock:ident $(, <$kind:ident: $bound:ident>)?) => {
+    ($lock:ident $(<$kind:ident: $bound:ident>)? $(: $inner:ident)?) => {
         face! { impl $(<$kind: $bound>)? $lock $(<$kind>)? {
             /// Returns the key.
             now fn key(&self) -> &Key;
@@ -33,7 +35,7 @@ macro_rules! options {
 
 /// What every lock on one key has: the options, a look at the key without a claim, and polling for it.
 macro_rules! single_key {
-    ($lock:ident) => {
+    ($lock:ident $(: $inner:ident)?) => {
         options!($lock);
         face! { impl $lock {
             /// Returns whether the key is held now.
@@ -48,7 +50,7 @@ macro_rules! single_key {
 
 /// Giving up the order of arrival.
 macro_rules! fairness {
-    ($lock:ident) => {
+    ($lock:ident $(: $inner:ident)?) => {
         face! { impl $lock {
             /// Gives up fairness for throughput.
             now fn unfair(self) -> Self;
@@ -60,7 +62,8 @@ macro_rules! fairness {
 /// stopped from outside: `work` looks at the lease itself, and the loss is told when it has ended.
 macro_rules! locking {
     (
-        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal $(, $take:ident: $number:ty)?;
+        $lock:ident $(<$kind:ident: $bound:ident>)?, $lease:ty, $what:literal $(, $invalid:literal)?;
+        |$this:ident $(, $take:ident: $number:ty)?| $of:expr;
         $wait:ident, $attempt:ident, $wait_within:ident $(, $wait_opts:ident)?;
         $with:ident $(, $within:ident, $try:ident, $fallible:ident)?
     ) => {
@@ -129,7 +132,7 @@ macro_rules! locking {
 
 /// Taking over a lease; `K: LeaseKind` says that it may be of several kinds.
 macro_rules! adopting {
-    ($lock:ident, $kind:ident $(: $bound:ident)?) => {
+    ($lock:ident, $kind:ident $(: $bound:ident)?; |$this:ident, $parts:ident| $of:expr) => {
         face! { impl $lock {
             /// Takes over a lease that was handed over.
             wait fn adopt $(<$kind: $bound>)? (&self, parts: &LeaseParts<$kind>) -> Result<Lease<$kind>, Error>;
@@ -143,7 +146,7 @@ macro_rules! adopting {
     };
 }
 
-pub(super) use options;
+kinds!();
 
 face! {
     /// A lock whose mode is a value: the blocking version of [`crate::Lock`].
@@ -160,15 +163,6 @@ face! {
     #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct Lock;
 }
-
-single_key!(Lock);
-fairness!(Lock);
-locking! {
-    Lock, Lease<Any>, "the key";
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Lock, Any);
 
 face! { impl Lock {
     /// Returns the mode in which the key is claimed.
@@ -190,29 +184,12 @@ face! {
     struct Mutex;
 }
 
-single_key!(Mutex);
-fairness!(Mutex);
-locking! {
-    Mutex, Lease, "the key";
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Mutex, Exclusive);
-
 face! {
     /// A fair, fenced, re-entrant mutex: the blocking version of [`crate::Reentrant`].
     #[derive(Clone)]
     #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct Reentrant;
 }
-
-single_key!(Reentrant);
-locking! {
-    Reentrant, Lease, "the key";
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
-}
-adopting!(Reentrant, Exclusive);
 
 face! { impl Reentrant {
     /// Returns the owner of the claims.
@@ -236,39 +213,11 @@ face! {
     struct RwLock;
 }
 
-single_key!(RwLock);
-fairness!(RwLock);
-locking! {
-    RwLock, Lease<Shared>, "a read lease";
-    read, try_read, read_within, read_opts;
-    with_read, with_read_within, with_try_read, try_with_read
-}
-locking! {
-    RwLock, Lease, "the write lease";
-    write, try_write, write_within, write_opts;
-    with_write, with_write_within, with_try_write, try_with_write
-}
-adopting!(RwLock, K: LeaseKind);
-
 face! {
     /// A semaphore: the blocking version of [`crate::Semaphore`].
     #[derive(Clone)]
     #[must_use = "a semaphore holds nothing until one of its methods has taken a lease"]
     struct Semaphore;
-}
-
-single_key!(Semaphore);
-fairness!(Semaphore);
-adopting!(Semaphore, Permits);
-locking! {
-    Semaphore, Lease<Permits>, "a permit";
-    acquire, try_acquire, acquire_within;
-    with_permit, with_permit_within, with_try_permit, try_with_permit
-}
-locking! {
-    Semaphore, Lease<Permits>, "`take` permits in one lease", take: u32;
-    acquire_many, try_acquire_many, acquire_many_within;
-    with_permits
 }
 
 face! { impl Semaphore {
@@ -287,13 +236,6 @@ face! {
     #[derive(Clone)]
     #[must_use = "a lock holds nothing until one of its methods has taken a lease"]
     struct MultiLock<K: LeaseKind = Exclusive>;
-}
-
-options!(MultiLock, <K: LeaseKind>);
-locking! {
-    MultiLock<K: LeaseKind>, MultiLease<K>, "all keys";
-    lock, try_lock, lock_within, lock_opts;
-    with_lock, with_lock_within, with_try_lock, try_with_lock
 }
 
 face! { impl MultiLock {

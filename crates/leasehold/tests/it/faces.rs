@@ -60,6 +60,9 @@ fn method(line: &str) -> Option<String> {
     starts.find_map(|start| name(line.strip_prefix(start)?))
 }
 
+/// The macro that is the table of the kinds, for both faces.
+const TABLE: &str = "kinds!";
+
 /// The macros that write methods.
 const WRITING: &str = "setters options single_key fairness locking adopting losing holding";
 
@@ -96,6 +99,15 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
     }
 }
 
+/// Adds what the calls in an item give to the types that they name.
+fn add_calls(methods: &mut Methods, item: &str) {
+    for (called, inner) in calls(item) {
+        if let Some(of) = name(&inner) {
+            add(methods, &of, (called, inner));
+        }
+    }
+}
+
 /// Reads the files of a face; the blocking one has a directory in that of the other.
 fn read(directory: &Path, methods: &mut Methods) {
     for path in files_in(directory, "rs") {
@@ -104,18 +116,14 @@ fn read(directory: &Path, methods: &mut Methods) {
             continue;
         }
         for item in items(&fs::read_to_string(&path).unwrap()) {
-            if let Some(owner) = owner(&item) {
+            if let Some(owner) = owner(&item).filter(|owner| owner != TABLE) {
                 let found = methods.entry(owner.clone()).or_default();
                 found.extend(item.lines().filter_map(method));
                 if owner.ends_with('!') {
                     calls(&item).for_each(|call| add(methods, &owner, call));
                 }
             } else {
-                for (called, inner) in calls(&item) {
-                    if let Some(of) = name(&inner) {
-                        add(methods, &of, (called, inner));
-                    }
-                }
+                add_calls(methods, &item);
             }
         }
     }
@@ -140,6 +148,9 @@ fn the_two_faces_have_the_same() {
     let (mut future, mut blocking) = (Methods::new(), Methods::new());
     read(&source, &mut future);
     read(&source.join("blocking"), &mut blocking);
+    let verbs = items(&fs::read_to_string(source.join("verbs.rs")).unwrap());
+    let is_table = |item: &&String| owner(item).is_some_and(|owner| owner == TABLE);
+    add_calls(&mut blocking, verbs.iter().find(is_table).unwrap());
     let mut differ = Vec::new();
     let mut excused = BTreeSet::new();
     for of in blocking.keys().filter(|of| !of.ends_with('!')) {

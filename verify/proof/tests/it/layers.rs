@@ -19,7 +19,6 @@ const CRATES: &str = "leasehold leasehold-cli leasehold-console leasehold-core l
 /// crate), and the rooms. Each has to be one: the table can only get shorter.
 const STILL: &str = "\
 leasehold : lock -> reentrant
-leasehold : verbs -> parts
 leasehold-redis codec: script -> call
 leasehold-redis connection: acked_writer -> multiplexed
 leasehold-redis connection: batch -> multiplexed

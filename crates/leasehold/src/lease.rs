@@ -4,8 +4,10 @@ mod kinds;
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::slice;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use leasehold_core::{Change, Changed, ClaimId, Invalid, Key, LeaseState, Loss, Mode, Note, Token};
 use leasehold_store::debug;
 
@@ -268,14 +270,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let done = tokio::select! {
-            biased;
-            loss = self.lost() => Err(self.lost_error(Operation::Hold, loss)),
-            done = work => Ok(done),
-        }?;
-        // Work that blocks its thread ends before anybody can notice a loss.
-        self.check_held(Operation::Hold)?;
-        Ok(done)
+        run_under(slice::from_ref(self), work).await
     }
 
     /// The same as [`Lease::run`] for work that may fail: its error and the loss are one.
@@ -526,6 +521,32 @@ impl<K: LeaseKind> Lease<K> {
     pub(crate) fn error(&self, operation: Operation, error: StoreError) -> Error {
         Error::new(operation, Some(self.key().clone()), error)
     }
+}
+
+/// Runs `work` until it is done or one of the leases is lost: of one key, or of several.
+pub(crate) async fn run_under<K: LeaseKind, T>(
+    leases: &[Lease<K>],
+    work: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let done = tokio::select! {
+        biased;
+        (lease, loss) = first_lost(leases) => Err(lease.lost_error(Operation::Hold, loss)),
+        done = work => Ok(done),
+    }?;
+    // Work that blocks its thread ends before anybody can notice a loss.
+    let mut leases = leases.iter();
+    leases.try_for_each(|lease| lease.check_held(Operation::Hold))?;
+    Ok(done)
+}
+
+/// The first of them that is lost, and why; never for none.
+pub(crate) async fn first_lost<K: LeaseKind>(leases: &[Lease<K>]) -> (&Lease<K>, Loss) {
+    if leases.is_empty() {
+        return std::future::pending().await;
+    }
+    let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
+    let (loss, at, _) = select_all(lost).await;
+    (&leases[at], loss)
 }
 
 debug!(

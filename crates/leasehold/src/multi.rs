@@ -9,11 +9,11 @@ use leasehold_core::{Deadlines, End, Invalid, Key, Mode};
 use leasehold_store::debug;
 
 pub use self::lease::MultiLease;
-use self::lease::{first_lost, release_all};
+use self::lease::release_all;
 use crate::clock;
 use crate::error::{Error, Operation, check_key};
 use crate::inspection::Inspection;
-use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared, first_lost};
 use crate::lock::Lock;
 use crate::session::acquire::OnProgress;
 use crate::session::request::{AcquireRequest, timed_out};

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::join_all;
 use leasehold_core::{Key, Loss, Token};
 
-use crate::error::{Error, Operation};
-use crate::lease::{Any, Exclusive, Lease, LeaseKind, Released};
+use crate::error::Error;
+use crate::lease::{Any, Exclusive, Lease, LeaseKind, Released, first_lost, run_under};
 use crate::loss::LossSignal;
 
 /// A lease on several keys. If one part is lost, the whole lease is lost.
@@ -138,14 +138,7 @@ impl<K: LeaseKind> MultiLease<K> {
     /// # Examples
     /// See [`Lease::run`].
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let done = tokio::select! {
-            biased;
-            (part, loss) = first_lost(&self.leases) => Err(part.lost_error(Operation::Hold, loss)),
-            done = work => Ok(done),
-        }?;
-        let mut parts = self.leases.iter();
-        parts.try_for_each(|part| part.check_held(Operation::Hold))?;
-        Ok(done)
+        run_under(&self.leases, work).await
     }
 
     /// Renews all parts now, for their whole TTL.
@@ -209,16 +202,6 @@ impl<K: LeaseKind> MultiLease<K> {
     pub async fn release(self) -> Result<Released, Error> {
         release_all(self.leases).await
     }
-}
-
-/// The first of them that is lost, and why; never for none.
-pub(super) async fn first_lost<K: LeaseKind>(leases: &[Lease<K>]) -> (&Lease<K>, Loss) {
-    if leases.is_empty() {
-        return std::future::pending().await;
-    }
-    let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
-    let (loss, at, _) = select_all(lost).await;
-    (&leases[at], loss)
 }
 
 /// Gives all back; each is tried.

@@ -108,8 +108,8 @@ impl ClaimMachine {
         };
         // Of one that was lost before nobody knows what has ended it.
         let valid = !matches!(self.known, Some(LeaseState::Lost(_)));
+        self.confirmed |= matches!(reply, Reply::Released { .. });
         if leaving.handle_reply(&reply, valid) {
-            self.confirmed = leaving.confirmed;
             // What the store has given this claim since is not this grant.
             let forgotten = self.known == Some(LeaseState::Lost(Loss::Forgotten));
             if leaving.reports {

@@ -55,7 +55,7 @@ pub struct ClaimMachine {
     pub(super) known: Option<LeaseState>,
     /// What the release of its caller has found: whether it still held the key.
     pub(super) released: Option<bool>,
-    /// Returns whether the store has confirmed its release.
+    /// Whether the store has said that it left, and not that it knew nothing of it.
     pub(super) confirmed: bool,
 }
 

@@ -19,8 +19,6 @@ pub(super) struct Releasing {
     sends: u32,
     /// Whether it held the key until it was released.
     pub(super) held: bool,
-    /// Whether the store has said that it left, and not that it knew nothing of it.
-    pub(super) confirmed: bool,
     /// Whether its caller wants to know what the release finds.
     pub(super) reports: bool,
     /// Whether the last request was refused.
@@ -46,7 +44,6 @@ impl Releasing {
             in_flight: false,
             sends: 0,
             held: false,
-            confirmed: false,
             reports,
             refused: false,
             backoff: Backoff::new(RELEASE_AGAIN.0, RELEASE_AGAIN.1, seed),
@@ -66,10 +63,7 @@ impl Releasing {
     pub(super) fn handle_reply(&mut self, reply: &Reply, valid: bool) -> bool {
         self.in_flight = false;
         self.held |= match reply {
-            Reply::Released { held } => {
-                self.confirmed = true;
-                *held
-            }
+            Reply::Released { held } => *held,
             // An earlier release may have done its work, and its answer was lost.
             _ => valid && self.sends > 1,
         };

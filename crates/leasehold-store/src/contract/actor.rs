@@ -71,6 +71,11 @@ pub(super) fn stands(reply: impl Into<Reply>) -> Standing {
     }
 }
 
+/// The reply of a store that must answer.
+fn replied<R>(answer: Result<Answer<R>, StoreError>) -> R {
+    answer.expect("the store answers").reply
+}
+
 // ---- what a client may ask for ----
 
 /// What a client asks for: a claim, or the number of an exclusive one.
@@ -216,28 +221,24 @@ impl Actor {
     }
 
     pub(super) async fn leave(&self, release: &Release) -> ReleaseReply {
-        let answer = self.store.release(&self.key, release).await;
-        answer.expect("the store answers a release").reply
+        replied(self.store.release(&self.key, release).await)
     }
 
     pub(super) async fn resize(&self, from: u32, to: u32) -> ResizeReply {
-        let answer = self.store.resize(&self.key, from, to).await;
-        answer.expect("the store answers a resize").reply
+        replied(self.store.resize(&self.key, from, to).await)
     }
 
     pub(super) async fn watch(&self, ttl: Duration) {
-        let answer = self.store.watch(&self.key, ttl).await;
-        answer.expect("the store answers a watch");
+        replied(self.store.watch(&self.key, ttl).await);
     }
 
     /// Breaks the key, or only the grant with that token: how many held, and the token of the break.
     pub(super) async fn breaks(&self, only: Option<Token>) -> (u64, Token) {
         let by = ClientInfo::new("ops", 1, None);
-        let answer = match only {
+        let BreakReply::Broken { holders, token } = replied(match only {
             None => self.store.break_key(&self.key, &by).await,
             Some(token) => self.store.break_grant(&self.key, token, &by).await,
-        };
-        let BreakReply::Broken { holders, token } = answer.expect("an answer").reply;
+        });
         (holders, token)
     }
 

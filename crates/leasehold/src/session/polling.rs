@@ -62,10 +62,8 @@ impl Session {
         let watcher = (!queueing).then(|| KeyWatcher::start(self, &request.key));
         let watched = watcher.as_ref().map(|it| it.watched.clone());
         let watched = watched.unwrap_or_default();
-        let _permit = match queueing {
-            true => None,
-            false => watched.permit(deadlines).await?,
-        };
+        // With a queue nobody shares it: its turn is free.
+        let _permit = watched.permit(deadlines).await?;
         let mut pauses = retry.pauses(random_u64());
         let mut hints = HintLimit::default();
         loop {

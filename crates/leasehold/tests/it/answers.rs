@@ -3,8 +3,7 @@
 use std::fs;
 use std::hint;
 
-use leasehold::core::{Command, Inbox};
-use leasehold::store::{Answer, Capabilities, Listening, Listing, PushSink};
+use leasehold::store::Answer;
 
 use crate::sources::{at, files_in};
 use crate::steps::*;
@@ -56,43 +55,18 @@ async fn the_error_of_several_keys_names_the_one_that_was_lost() {
     yield_now().await;
 }
 
-/// A store that takes each command for another.
-#[derive(Debug)]
-struct Confused(MemoryStore);
-
-#[async_trait]
-impl LockStore for Confused {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        let answer = self.0.step(key, command).await?;
-        let reply = Reply::Done;
-        Ok(Answer { reply, ..answer })
-    }
-
-    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
-        self.0.inspect(key).await
-    }
-
-    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        self.0.listing(pattern)
-    }
-
-    fn inbox(&self) -> &Inbox {
-        self.0.inbox()
-    }
-
-    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        self.0.listen(sink).await
-    }
-}
-
 /// It would pass for a claim that has expired, and another would be made for ever.
 #[tokio::test]
 async fn a_reply_to_another_command_is_an_error() {
-    let client = client_of(Arc::new(Confused(MemoryStore::new()))).await;
+    let store = Altered {
+        store: MemoryStore::new(),
+        step: |answer| Answer {
+            reply: Reply::Done,
+            ..answer
+        },
+        inspect: Ok,
+    };
+    let client = client_of(Arc::new(store)).await;
     let mutex = client.mutex("k").unwrap();
     let locked = soon("an answer", mutex.lock()).await;
     fails(locked, ErrorKind::Corrupt, &["Done to a claim"]);

@@ -1,8 +1,6 @@
 //! Deadlocks on stores without a server: found, reported and ended.
 
-use leasehold::core::{Command, Inbox, Key, Snapshot};
-use leasehold::store::{Answer, Capabilities, Listening, Listing, PushSink};
-use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner, StoreError};
+use leasehold::{ClaimContext, Deadlock, Error, LockOptions, Owner};
 use tokio::sync::mpsc;
 
 use crate::log::Log;
@@ -119,43 +117,18 @@ async fn a_check_needs_a_context() {
     fails(both.lock_opts(how).await, ErrorKind::Invalid, &[]);
 }
 
-/// A store whose client may lock, and not look.
-#[derive(Debug)]
-struct Blind(MemoryStore);
-
-#[async_trait]
-impl LockStore for Blind {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        self.0.step(key, command).await
-    }
-
-    async fn inspect(&self, _key: &Key) -> Result<Snapshot, StoreError> {
-        Err(StoreError::new(ErrorKind::Refused, "you may not look"))
-    }
-
-    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        self.0.listing(pattern)
-    }
-
-    fn inbox(&self) -> &Inbox {
-        self.0.inbox()
-    }
-
-    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
-        self.0.listen(sink).await
-    }
-}
-
 /// Once, however often and to whichever of its checks it is refused.
 #[tokio::test(start_paused = true)]
 async fn who_may_not_look_for_deadlocks_is_told() {
     let (log, store) = (Log::start(), MemoryStore::new());
-    let (other, client) = (client_of(Arc::new(store.client())), Blind(store));
-    let (other, client) = (other.await, client_of(Arc::new(client)).await);
+    let other = client_of(Arc::new(store.client())).await;
+    // It may lock, and not look.
+    let blind = Altered {
+        store,
+        step: |answer| answer,
+        inspect: |_| Err(StoreError::new(ErrorKind::Refused, "you may not look")),
+    };
+    let client = client_of(Arc::new(blind)).await;
     let _held = lock(&other, "x").await;
     let how = LockOptions::new().within(20 * AFTER);
     let how = how.on_deadlock(AFTER, |_| ());

@@ -9,13 +9,14 @@ pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::Duration;
 
 pub(crate) use async_trait::async_trait;
+use leasehold::core::{Command, Inbox};
 pub(crate) use leasehold::core::{
     Arrival, Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, Note, Release, ReleaseReply, Renew,
     RenewReply, Reply, Snapshot, Standing, StoreTime, Token,
 };
 pub(crate) use leasehold::store::memory::MemoryStore;
 pub(crate) use leasehold::store::{LockStore, Verbs as _};
-use leasehold::store::{Push, PushSink};
+use leasehold::store::{Answer, Capabilities, Listening, Listing, Push, PushSink};
 pub(crate) use leasehold::{
     Client, Error, ErrorKind, Lease, LeaseState, Loss, Released, Settings, StoreError,
 };
@@ -218,4 +219,41 @@ impl PushSink for Sink {
 pub(crate) fn sink() -> (Arc<dyn PushSink>, UnboundedReceiver<Push>) {
     let (sender, receiver) = unbounded_channel();
     (Arc::new(Sink(sender)), receiver)
+}
+
+// ---- a store that answers otherwise ----
+
+/// A store whose answers to steps and inspections are altered.
+#[derive(Debug)]
+pub(crate) struct Altered {
+    pub(crate) store: MemoryStore,
+    pub(crate) step: fn(Answer) -> Answer,
+    pub(crate) inspect: fn(Snapshot) -> Result<Snapshot, StoreError>,
+}
+
+#[async_trait]
+impl LockStore for Altered {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
+        self.store.step(key, command).await.map(self.step)
+    }
+
+    async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {
+        self.store.inspect(key).await.and_then(self.inspect)
+    }
+
+    fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
+        self.store.listing(pattern)
+    }
+
+    fn inbox(&self) -> &Inbox {
+        self.store.inbox()
+    }
+
+    async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
+        self.store.listen(sink).await
+    }
 }

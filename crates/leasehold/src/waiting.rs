@@ -7,10 +7,11 @@ use futures_util::future::select_all;
 use leasehold_core::Deadlines;
 use leasehold_store::{debug, setters};
 
+use crate::clock;
 use crate::deadlock::{Deadlock, DeadlockCheck, Hear, no_context};
 use crate::error::StoreError;
-use crate::session::Session;
 use crate::session::request::AcquireRequest;
+use crate::session::{Session, random_u64};
 use crate::sync::AtomicBool;
 
 /// The options of waiting for a lock, for [`Mutex::lock_opts`](crate::Mutex::lock_opts) and its kin.
@@ -131,7 +132,7 @@ pub(crate) enum Wait {
 impl Wait {
     /// The deadlines of a call that begins now.
     pub(crate) fn deadlines(self, session: &Session) -> Deadlines {
-        let deadlines = Session::deadlines();
+        let deadlines = Deadlines::new(clock::now(), random_u64());
         match self {
             Self::No => deadlines.without_waiting(session.settings.operation_timeout),
             Self::For(limit) => deadlines.within(limit),

@@ -28,11 +28,6 @@ pub(crate) type Outcome<T = ClaimHandle> = Result<Result<T, End>, StoreError>;
 pub(crate) type OnProgress<'a> = Option<&'a (dyn Fn(u64, u32) + Send + Sync)>;
 
 impl Session {
-    /// The deadlines of a call that begins now and waits without a time limit.
-    pub(crate) fn deadlines() -> Deadlines {
-        Deadlines::new(clock::now(), random_u64())
-    }
-
     /// Acquires the key, unless it is busy and the caller does not wait. The call fails when
     /// `deadlocked` completes.
     ///

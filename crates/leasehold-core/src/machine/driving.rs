@@ -91,8 +91,8 @@ impl<T> KeyMachine<T> {
         let was = (entry.phase, entry.run);
         (entry.phase, entry.run) = (entry.claim.phase(), Run::of(&entry.claim));
         entry.arrival = entry.claim.arrival();
-        // A task that asks or releases sees to that itself.
-        let sees_to_it = entry.drivers > 0 && passes_by(entry.phase);
+        // A task that asks or releases sees to that itself. Of too many perhaps none is left.
+        let sees_to_it = (1..u16::MAX).contains(&entry.drivers) && passes_by(entry.phase);
         entry.due = entry.claim.poll_timeout().filter(|_| !sees_to_it);
         let (is, due) = ((entry.phase, entry.run), entry.due);
         if was != is {

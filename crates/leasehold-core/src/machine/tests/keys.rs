@@ -80,6 +80,10 @@ fn any_number_of_tasks_may_drive_a_claim() {
         keys.set_driven(at(2), ONE, false);
     }
     assert!(keys.claims[0].drivers > 0);
+    // And if nobody is, its release must not wait for one.
+    keys.update(at(3), ONE, |claim| claim.release(at(3)));
+    let sent = keys.poll_transmit(at(3), || None);
+    assert!(sent.is_some_and(|(number, _)| number == ONE), "{keys:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The untyped lock: any key, any mode, all options and all methods.
 //!
-//! A typed kind of lock is a thin wrapper of it. It chooses a mode and a type of lease, names its
-//! methods, and documents its guarantees.
+//! A typed kind of lock is a thin wrapper of it. It chooses a mode and a type of lease, and documents
+//! its guarantees. `verbs` has the methods of all kinds.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The mutex: one holder at a time.
+//! The mutex: one holder at a time. Its methods are in `verbs`.
 
 use leasehold_store::debug;
 

@@ -16,9 +16,9 @@ use crate::parts::LeaseParts;
 /// A writer and a [`crate::Mutex`] on the same key exclude each other: both are the same kind of
 /// claim.
 ///
-/// A writer can be downgraded to a reader ([`crate::Lease::downgrade`]). A reader cannot be upgraded to
-/// a writer: two readers that both try would deadlock. Instead release the reader, call
-/// [`write`](Self::write), and read the data again, since another writer may have changed it.
+/// A writer can be downgraded to a reader ([`downgrade`](crate::Lease::downgrade)). A reader cannot
+/// be upgraded to a writer: two readers that both try would deadlock. Instead release the reader,
+/// call [`write`](Self::write), and read the data again, since another writer may have changed it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

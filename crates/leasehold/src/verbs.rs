@@ -1,4 +1,5 @@
-//! The options and methods that all kinds of locks share: macros, and the table of which kind has what.
+//! The options and methods that all kinds of locks share: macros, and `kinds!`, the table of which
+//! kind has what, in both faces.
 //!
 //! Each macro writes methods for a type: `options!(Lock)` for the untyped lock itself,
 //! `options!(Mutex: lock)` for a type whose field `lock` is one.
@@ -463,8 +464,9 @@ macro_rules! adopting {
     };
 }
 
-/// What each kind has. The blocking face has macros of the same names, which write its methods by this
-/// table, too: they leave out how the async ones come to their lock.
+/// What each kind has: one table for both faces. The blocking face has macros of the same names, so
+/// that this table writes its methods there. They ignore what only the async ones need: the field
+/// and the closure that lead to the [`Lock`], and the line about `Invalid`.
 macro_rules! kinds {
     () => {
         single_key!(Lock);

@@ -146,6 +146,7 @@ macro_rules! adopting {
     };
 }
 
+// By the macros above.
 kinds!();
 
 face! {

@@ -257,16 +257,17 @@ impl PushSink for Session {
 /// made in its place for ever.
 fn check_reply(to: &Command, answer: Answer) -> Result<Answer, StoreError> {
     let reply = answer.reply;
-    let answers = match to {
-        Command::Claim(_) => ClaimReply::try_from(reply).is_ok(),
-        Command::Renew(_) => RenewReply::try_from(reply).is_ok(),
-        Command::Release(_) => ReleaseReply::try_from(reply).is_ok(),
-        _ => true,
+    let (answers, verb) = match to {
+        Command::Claim(_) => (ClaimReply::try_from(reply).is_ok(), "a claim"),
+        Command::Renew(_) => (RenewReply::try_from(reply).is_ok(), "a renewal"),
+        Command::Release(_) => (ReleaseReply::try_from(reply).is_ok(), "a release"),
+        // No claim sends others.
+        _ => return Ok(answer),
     };
     if answers {
         return Ok(answer);
     }
-    let message = format!("the store answered {reply:?} to a {}", to.verb());
+    let message = format!("the store answered {reply:?} to {verb}");
     Err(StoreError::new(ErrorKind::Corrupt, message))
 }
 

@@ -541,12 +541,16 @@ pub(crate) async fn run_under<K: LeaseKind, T>(
 
 /// The first of them that is lost, and why; never for none.
 pub(crate) async fn first_lost<K: LeaseKind>(leases: &[Lease<K>]) -> (&Lease<K>, Loss) {
-    if leases.is_empty() {
-        return std::future::pending().await;
+    match leases {
+        [] => std::future::pending().await,
+        // The usual number: nothing is boxed for it.
+        [lease] => (lease, lease.lost().await),
+        _ => {
+            let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
+            let (loss, at, _) = select_all(lost).await;
+            (&leases[at], loss)
+        }
     }
-    let lost = leases.iter().map(|lease| Box::pin(lease.lost()));
-    let (loss, at, _) = select_all(lost).await;
-    (&leases[at], loss)
 }
 
 debug!(

@@ -14,32 +14,37 @@ pub(super) struct Reduction<'a> {
     granted: Vec<usize>,
     /// How many claims wait in each context or within it.
     waits: HashMap<&'a str, usize>,
+    /// The keys that each context holds.
+    held_by: HashMap<&'a str, Vec<usize>>,
+    /// The keys where a holder may have become able to go on.
+    due: BTreeSet<usize>,
 }
 
 impl<'a> Reduction<'a> {
     pub(super) fn new(keys: &'a [KeyClaims]) -> Self {
-        let mut waits: HashMap<_, usize> = HashMap::new();
-        let waiters = keys.iter().flat_map(|key| &key.waiters);
-        for around in waiters.flat_map(ClaimState::contexts) {
-            *waits.entry(around).or_default() += 1;
-        }
-        let holding = keys.iter().map(|key| key.holders.iter().collect());
-        Self {
+        let mut reduction = Self {
             keys,
-            holding: holding.collect(),
+            holding: vec![Vec::new(); keys.len()],
             granted: vec![0; keys.len()],
-            waits,
+            waits: HashMap::new(),
+            held_by: HashMap::new(),
+            due: (0..keys.len()).collect(),
+        };
+        for (at, key) in keys.iter().enumerate() {
+            for around in key.waiters.iter().flat_map(ClaimState::contexts) {
+                *reduction.waits.entry(around).or_default() += 1;
+            }
+            for holder in &key.holders {
+                reduction.hold(at, holder);
+            }
         }
+        reduction
     }
 
-    /// Goes on until nothing changes: as long as claims of some key wait no more, holders of others
-    /// may have become able to go on.
+    /// Goes on until nothing changes.
     pub(super) fn run(&mut self) {
-        let mut goes_on = true;
-        while goes_on {
-            let before: usize = self.granted.iter().sum();
-            (0..self.keys.len()).for_each(|key| self.reduce(key));
-            goes_on = self.granted.iter().sum::<usize>() > before;
+        while let Some(key) = self.due.pop_first() {
+            self.reduce(key);
         }
     }
 
@@ -93,15 +98,24 @@ impl<'a> Reduction<'a> {
             self.granted[key] += 1;
             self.ended_waiting(first);
             if !leaves {
-                self.holding[key].push(first);
+                self.hold(key, first);
             }
         }
     }
 
-    fn ended_waiting(&mut self, claim: &ClaimState) {
+    fn hold(&mut self, key: usize, claim: &'a ClaimState) {
+        self.holding[key].push(claim);
+        if let Some(context) = &claim.context {
+            self.held_by.entry(context.as_str()).or_default().push(key);
+        }
+    }
+
+    fn ended_waiting(&mut self, claim: &'a ClaimState) {
         for around in claim.contexts() {
             if let Some(left) = self.waits.get_mut(around) {
                 *left -= 1;
+                let held = self.held_by.get(around);
+                self.due.extend(held.into_iter().flatten());
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::runs::Run;
-use super::{ClaimMachine, ClaimNumber, KeyMachine, Phase, Transmit, passes_by};
+use super::{ClaimMachine, ClaimNumber, KeyMachine, Phase, Transmit, UNCOUNTED, passes_by};
 use crate::{ClaimId, Moment};
 
 /// With so few claims the next deadline is always exact. With more it may be too early, and whoever
@@ -91,8 +91,8 @@ impl<T> KeyMachine<T> {
         let was = (entry.phase, entry.run);
         (entry.phase, entry.run) = (entry.claim.phase(), Run::of(&entry.claim));
         entry.arrival = entry.claim.arrival();
-        // A task that asks or releases sees to that itself. Of too many perhaps none is left.
-        let sees_to_it = (1..u16::MAX).contains(&entry.drivers) && passes_by(entry.phase);
+        // A task that asks or releases sees to that itself.
+        let sees_to_it = (1..UNCOUNTED).contains(&entry.drivers) && passes_by(entry.phase);
         entry.due = entry.claim.poll_timeout().filter(|_| !sees_to_it);
         let (is, due) = ((entry.phase, entry.run), entry.due);
         if was != is {

@@ -78,6 +78,9 @@ use crate::{Arrival, Claim, ClaimId, Moment, Push, Rotate};
 /// costs the time until the next heartbeat.
 const EARLY_PUSHES: usize = 64;
 
+/// So many tasks of one claim, or more: they are not counted down, and perhaps none is left.
+const UNCOUNTED: u16 = u16::MAX;
+
 /// All claims of one client on one key. `T` is what its driver keeps with each claim.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct KeyMachine<T> {
@@ -107,7 +110,7 @@ struct Entry<T> {
     /// Whether it is behind a claim that is not known, or not yet.
     astray: bool,
     due: Option<Moment>,
-    /// So many tasks send its requests themselves. At the most that can be counted it stays.
+    /// So many tasks send its requests themselves; [`UNCOUNTED`], once there were more than that.
     drivers: u16,
     /// Whether the first of them, which has made it, is still to begin.
     fresh: bool,
@@ -337,7 +340,7 @@ impl<T> KeyMachine<T> {
             match (driven, std::mem::take(&mut entry.fresh)) {
                 (true, true) => {}
                 (true, false) => entry.drivers = entry.drivers.saturating_add(1),
-                (false, _) if entry.drivers == u16::MAX => {}
+                (false, _) if entry.drivers == UNCOUNTED => {}
                 (false, _) => entry.drivers = entry.drivers.saturating_sub(1),
             }
             self.settle(at, now);

@@ -72,6 +72,7 @@ pub(super) fn stands(reply: impl Into<Reply>) -> Standing {
 }
 
 /// The reply of a store that must answer.
+#[track_caller]
 fn replied<R>(answer: Result<Answer<R>, StoreError>) -> R {
     answer.expect("the store answers").reply
 }

@@ -1,4 +1,4 @@
-//! A lock on several keys.
+//! A lock on several keys. Most of its methods are in `verbs`.
 
 mod lease;
 

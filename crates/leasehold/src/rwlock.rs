@@ -1,4 +1,4 @@
-//! The read-write lock: many readers, or one writer.
+//! The read-write lock: many readers, or one writer. Its methods are in `verbs`.
 
 use leasehold_core::Mode;
 use leasehold_store::debug;

@@ -1,4 +1,4 @@
-//! The semaphore: a limited number of holders at a time.
+//! The semaphore: a limited number of holders at a time. Most of its methods are in `verbs`.
 
 use leasehold_core::{Capacity, Mode, ResizeReply};
 use leasehold_store::debug;

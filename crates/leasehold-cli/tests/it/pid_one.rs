@@ -91,7 +91,9 @@ async fn what_others_leave_behind_is_reaped() {
 async fn signals_go_on_to_the_command() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let number = signal.as_raw();
-        let script = format!("trap 'exit 9' {number}; echo up; while :; do sleep 0.1; done");
+        // Of what it begins in front a bash could take over that it has survived a SIGINT.
+        let waits = "exec 3<> <(:); echo up; while :; do read -r -t 1 <&3; done";
+        let script = format!("trap 'exit 9' {number}; {waits}");
         let store = Store::memory();
         let process = in_container(&store, ("run k -- bash -c", &script));
         let process = Process::spawn(process);

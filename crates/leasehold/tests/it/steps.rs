@@ -9,14 +9,14 @@ pub(crate) use std::sync::{Arc, Mutex};
 pub(crate) use std::time::Duration;
 
 pub(crate) use async_trait::async_trait;
-use leasehold::core::{Command, Inbox};
 pub(crate) use leasehold::core::{
     Arrival, Claim, ClaimId, ClaimReply, ClientInfo, Key, Mode, Note, Release, ReleaseReply, Renew,
     RenewReply, Reply, Snapshot, Standing, StoreTime, Token,
 };
+use leasehold::core::{Command, Inbox};
 pub(crate) use leasehold::store::memory::MemoryStore;
-pub(crate) use leasehold::store::{LockStore, Verbs as _};
 use leasehold::store::{Answer, Capabilities, Listening, Listing, Push, PushSink};
+pub(crate) use leasehold::store::{LockStore, Verbs as _};
 pub(crate) use leasehold::{
     Client, Error, ErrorKind, Lease, LeaseState, Loss, Released, Settings, StoreError,
 };

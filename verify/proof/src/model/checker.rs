@@ -1,9 +1,10 @@
 //! Runs a model: through every state there is, or along random walks.
 
 use std::fmt::Debug;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
+use foldhash::quality::FixedState;
 use serde::{Deserialize, Serialize};
 
 use super::clock::since;
@@ -61,10 +62,13 @@ pub(super) trait Subject: Send + Sync + 'static {
     }
 }
 
+/// What hashes states: a seventh of a model's time is its with the hasher of std.
+pub(super) fn hasher() -> impl Hasher {
+    FixedState::default().build_hasher()
+}
+
 pub(super) fn hash_of(state: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one(state)
 }
 
 /// How a model is run.

@@ -2,10 +2,10 @@
 //! the clients, and as a set of servers, each with what was heard of it and what is under
 //! way there.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use super::{Client, State};
-use crate::model::checker::hash_of;
+use crate::model::checker::{hash_of, hasher};
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -20,7 +20,7 @@ impl Hash for State {
 
 impl State {
     fn hash_of_server(&self, server: usize) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = hasher();
         let it = &self.servers[server];
         (it.run, it.ahead, it.restarted, &it.marker).hash(&mut hasher);
         it.queue.hash_votes(&mut hasher);

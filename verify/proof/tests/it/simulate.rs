@@ -104,7 +104,7 @@ const FLAWS: [(&str, &str, &str); 13] = [
     ("newcomers-pass", "order", "1"),
     ("tokens-stand-still", "tokens", "1"),
     ("push-before-grant", "exclusion", "1"),
-    ("release-does-nothing", "nothing is left behind", "1"),
+    ("release-does-nothing", "nothing is left behind", "2"),
     ("no-quarantine", "exclusion", "1"),
     ("open-gate", "exclusion", "1"),
     ("any-token-wins", "tokens", "6"),

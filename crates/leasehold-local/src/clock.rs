@@ -77,14 +77,9 @@ impl Clock {
         let _alone = locked.map_err(|errno| failed(CLOCK_LOCK, errno))?;
         match Self::find(directory, &boot)? {
             Some(found) if boot.is_of(&found) => return Ok(found),
-            found if liveness::some_live(directory) => {
-                return Err(match found {
-                    // After a restart nobody of the boot before lives. Else it was none.
-                    Some(_) => ONE_BOOT.fails(directory.path(), ""),
-                    // It was removed since they have read it.
-                    None => Self::useless(directory, "was removed")
-                        .with_hint("stop what uses that directory: the next client sets it anew"),
-                });
+            // After a restart nobody of the boot before lives. Else it was none.
+            Some(_) if liveness::some_live(directory) => {
+                return Err(ONE_BOOT.fails(directory.path(), ""));
             }
             _ => {}
         }
@@ -99,7 +94,9 @@ impl Clock {
         Ok(clock)
     }
 
-    /// The anchor that was set last, if it may be of this boot.
+    /// The anchor that was set last, if it may be of this boot. A damaged one is an error, and not
+    /// set anew: if the wall clock was stepped meanwhile, who runs already would have
+    /// another time.
     fn find(directory: &Directory, boot: &Boot) -> Result<Option<Self>, StoreError> {
         let failed = |errno| directory.failed_at(CLOCK, "read", errno);
         let found = match directory.file(CLOCK, OFlags::RDONLY) {
@@ -113,18 +110,13 @@ impl Clock {
             // Where the kernel does not number its boots, the file's age decides.
             Some(clock) if boot.id.is_some() || !earlier => Ok(Some(clock)),
             None if !earlier && !text.is_empty() => {
-                let error = Self::useless(directory, "is damaged");
-                Err(error.with_hint("stop what uses that directory, then remove it"))
+                let path = directory.path().join(CLOCK);
+                let message = format!("{} is damaged", path.display());
+                Err(StoreError::new(ErrorKind::Corrupt, message)
+                    .with_hint("stop what uses that directory, then remove it"))
             }
             _ => Ok(None),
         }
-    }
-
-    /// An anchor that is not known and not set anew: if the wall clock was stepped meanwhile, who
-    /// runs already would have another time.
-    fn useless(directory: &Directory, what: &str) -> StoreError {
-        let path = directory.path().join(CLOCK);
-        StoreError::new(ErrorKind::Corrupt, format!("{} {what}", path.display()))
     }
 
     /// Reads what [`Clock::open`] wrote.
@@ -341,22 +333,6 @@ mod tests {
         std::fs::write(place.at("sessions/dead"), "").unwrap();
         refusal(Clock::open(&directory, true), ONE_BOOT.said);
         assert_eq!(std::fs::read(&path).unwrap(), text);
-        drop(session);
-        assert!(Clock::open(&directory, true).is_ok());
-    }
-
-    /// The wall clock may have been stepped since they have read the one that was removed.
-    #[test]
-    fn while_clients_live_a_removed_anchor_is_not_set_anew() {
-        let place = Place::new();
-        let (directory, path) = (place.directory(), place.at(CLOCK));
-        drop(Clock::open(&directory, true).unwrap());
-        let session =
-            liveness::Session::open(directory.clone(), Inbox::from_random(1), true).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let error = Clock::open(&directory, true).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(!path.exists());
         drop(session);
         assert!(Clock::open(&directory, true).is_ok());
     }

@@ -115,17 +115,6 @@ fn as_another(script: &str, directory: &Path) -> Command {
     command
 }
 
-/// Until its client is closed it holds the directory itself, too. Its file may be left behind: a
-/// program that another test was just starting may have had it open.
-async fn closed(directory: &Path) {
-    until("the client is closed", async || {
-        let mut sessions = fs::read_dir(directory.join("sessions")).unwrap();
-        let locked = |file: fs::File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-        !sessions.any(|file| fs::File::open(file.unwrap().path()).is_ok_and(locked))
-    })
-    .await;
-}
-
 /// What it has locked, it can have locked for ever.
 #[tokio::test]
 async fn another_user_cannot_keep_a_client_from_starting() {
@@ -134,7 +123,14 @@ async fn another_user_cannot_keep_a_client_from_starting() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     drop(held(&directory).await);
-    closed(&directory).await;
+    // Until it is closed it holds the directory itself, too. Its file may be left behind: a program that
+    // another test was just starting may have had it open.
+    until("the client is closed", async || {
+        let mut sessions = fs::read_dir(directory.join("sessions")).unwrap();
+        let locked = |file: fs::File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        !sessions.any(|file| fs::File::open(file.unwrap().path()).is_ok_and(locked))
+    })
+    .await;
     // All that it can open, until its input ends. The client before may be about to close it.
     let lock_all = r#"
         n=3
@@ -153,7 +149,6 @@ async fn another_user_cannot_keep_a_client_from_starting() {
     for _ in 0..2 {
         let opened = connect(url(&directory)).await;
         drop(opened.expect("nobody is waited for"));
-        closed(&directory).await;
         fs::remove_file(directory.join("clock")).unwrap();
     }
 }

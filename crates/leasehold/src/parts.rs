@@ -169,8 +169,8 @@ impl<K: LeaseKind> Lease<K> {
     /// validity of this lease ends first, so exclusion holds.
     ///
     /// A store without adoption
-    /// ([`Capabilities::exclusive_only`](crate::store::Capabilities::exclusive_only)) refuses that.
-    /// There the data only renews and releases the claim
+    /// ([`Capabilities::exclusive_only`](crate::store::Capabilities::exclusive_only)) lets nobody take
+    /// the lease over: there the data only renews and releases the claim
     /// ([`renew_by_parts`](crate::Client::renew_by_parts)).
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! Leader election on a key.
+//! Leader election on a key. Its options are in `verbs`.
 
 mod observe;
 

@@ -1,5 +1,5 @@
-//! The re-entrant lock: one owner at a time, which can acquire the key again. Its methods are in
-//! `verbs`.
+//! The re-entrant lock: one owner at a time, which can acquire the key again. Most of its methods
+//! are in `verbs`.
 
 use leasehold_core::OwnerSecret;
 use leasehold_store::debug;

@@ -110,7 +110,7 @@ struct Entry<T> {
     /// Whether it is behind a claim that is not known, or not yet.
     astray: bool,
     due: Option<Moment>,
-    /// So many tasks send its requests themselves; [`UNCOUNTED`], once there were more than that.
+    /// So many tasks send its requests themselves; [`UNCOUNTED`], once there were so many.
     drivers: u16,
     /// Whether the first of them, which has made it, is still to begin.
     fresh: bool,

@@ -4,8 +4,8 @@
 //! Each member is an ordinary store on one server (`member`), with the record, the scripts, the
 //! listing and the audit log of `redis://`. Commands go to all members at once, and a
 //! [`QuorumRound`](leasehold_core::quorum::QuorumRound) folds their replies (`rounds`, `verbs`).
-//! Claims, renewals and releases are answered with the last vote of a quorum; other commands wait
-//! for slower members, too, for `node_timeout` at most.
+//! Claims, releases and renewals of own claims are answered with the last vote of a quorum; all
+//! else waits for slower members, too, for `node_timeout` at most.
 //! `docs/stores/redlock.md` describes the guarantees, and `docs/proof/quorum.md` explains them.
 
 mod init;

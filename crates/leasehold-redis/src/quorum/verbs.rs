@@ -94,6 +94,7 @@ impl RedlockStore {
             false => Command::Renew(renew.clone()),
         };
         let mut before = bid.proposed;
+        // The round finds that hold or none: it is never busy, nor refused.
         before.held = true;
         Ok(
             match inner.vote(key, &claim, Some(before), at, propose).await? {

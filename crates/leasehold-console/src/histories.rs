@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use leasehold::audit::{AuditLog, AuditRecord};
 use leasehold::{Client, Error};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use crate::feed::{AFTER_ERROR, send_if_other};
 use crate::history::EntryView;
@@ -79,17 +79,19 @@ impl Histories {
                 Ok(log) => read_page(log, &mut newest, &mut load).await,
                 Err(error) => Err(error.clone()),
             };
-            match read {
-                Ok(true) => {}
+            let pause = match read {
+                Ok(true) => Duration::ZERO,
                 Ok(false) => {
                     send_if_other(&known, Some(Ok(newest.clone())));
-                    sleep(self.interval).await;
+                    self.interval
                 }
                 Err(error) => {
                     send_if_other(&known, Some(Err(error.to_string())));
-                    sleep(self.interval.max(AFTER_ERROR)).await;
+                    self.interval.max(AFTER_ERROR)
                 }
-            }
+            };
+            // What nobody shows takes no room for the rest of an interval, which may be long.
+            let _ = timeout(pause, known.closed()).await;
             load.pause_up_to(LONGEST_PAUSE).await;
             let mut followed = self.followed();
             if known.receiver_count() == 0 {
@@ -215,7 +217,7 @@ mod tests {
         // It owes nineteen times as much: nearly the longest pause.
         load.record(LONGEST_PAUSE / 20, 1);
         let hung_up = look(&client, "k", &mut load);
-        let hung_up = tokio::time::timeout(LONGEST_PAUSE / 2, hung_up).await;
+        let hung_up = timeout(LONGEST_PAUSE / 2, hung_up).await;
         assert!(hung_up.is_err());
         look(&client, "k", &mut load).await.unwrap();
         assert!(begun.elapsed() >= LONGEST_PAUSE * 7 / 5);

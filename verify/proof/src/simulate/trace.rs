@@ -55,9 +55,10 @@ impl Trace {
         self.digest.add(bytes);
     }
 
-    /// The last lines of what happened until then.
+    /// The last lines of what happened until then, which may be a time in whole microseconds.
     pub(crate) fn last(&self, until: Duration) -> Vec<String> {
-        let told = self.lines.iter().filter(|(at, _)| *at <= until);
+        let is_told = |at: &Duration| at.as_micros() <= until.as_micros();
+        let told = self.lines.iter().filter(|(at, _)| is_told(at));
         let told: Vec<_> = told.map(|(_, line)| line.clone()).collect();
         told[told.len().saturating_sub(TOLD)..].to_vec()
     }

@@ -14,8 +14,7 @@ const AFTER_SLEEP: Duration = Duration::from_millis(1_010);
 
 #[derive(Default)]
 pub(super) struct Signalled {
-    /// Since when a lease has been invalid, untold, on a host that ran all the time;
-    /// and whether the host stood still before.
+    /// Since when a lease has been invalid, untold, on a host that ran all the time.
     untold: BTreeMap<Attempt, Duration>,
     /// Leases of hosts that have stood still.
     slept: BTreeSet<Attempt>,

@@ -233,6 +233,7 @@ def _listen_as(now: tuple[int, int], logger: logging.Logger) -> None:
         except RuntimeError:
             # None is to be had, as at the end of the interpreter: the next call tries again.
             del _log_threads[process]
+            _native.listen("OFF")
             _listening = None
 
 
@@ -248,6 +249,7 @@ def _log(logger: logging.Logger) -> None:
         except LeaseholdError:
             # The core cannot begin, as where no descriptor is left: the next call tries again.
             _log_threads.pop(os.getpid(), None)
+            _native.listen("OFF")
             _listening = None
             return
         for level, message in records:

@@ -46,13 +46,11 @@ impl Connections {
     }
 
     /// Whether all that was held or waited for is released for sure.
-    fn close(self: Arc<Self>, within: Duration) -> impl Future<Output = bool> + Send {
+    async fn close(self: Arc<Self>, within: Duration) -> bool {
         self.is_closed.store(true, Ordering::SeqCst);
-        async move {
-            match self.connected() {
-                Some(client) => client.shutdown(within).await.unconfirmed == 0,
-                None => true,
-            }
+        match self.connected() {
+            Some(client) => client.shutdown(within).await.unconfirmed == 0,
+            None => true,
         }
     }
 

@@ -33,13 +33,12 @@ type Record = (&'static str, String);
 struct Records {
     list: Vec<Record>,
     dropped: usize,
-    /// Whether a thread of this process takes them.
-    are_taken: bool,
-    /// Whether it has not come back from those that it took.
+    /// Whether the thread that takes them has not come back from those that it took.
     are_being_said: bool,
 }
 
-/// Somebody listens from this level on. Most calls change nothing.
+/// Somebody listens from this level on, and takes the records; at `OFF` nobody does. Most calls
+/// change nothing.
 #[pyfunction]
 pub(crate) fn listen(level: &str) {
     static BEGIN: Once = Once::new();
@@ -55,7 +54,7 @@ pub(crate) fn listen(level: &str) {
 pub(crate) fn records() -> Op {
     Op::new(async {
         let records = RECORDS.get_or_init(watch::Sender::default);
-        records.send_modify(|it| (it.are_taken, it.are_being_said) = (true, false));
+        records.send_modify(|it| it.are_being_said = false);
         let mut come = records.subscribe();
         let _come = come.wait_for(|it| !it.list.is_empty()).await.is_ok();
         let mut taken = Vec::new();
@@ -74,7 +73,8 @@ pub(crate) fn records() -> Op {
 /// Waits until `logging` has had what was logged so far, unless a handler takes longer than this.
 pub(crate) async fn said(within: Duration) {
     let mut records = RECORDS.get_or_init(watch::Sender::default).subscribe();
-    let said = |it: &Records| !it.are_taken || it.list.is_empty() && !it.are_being_said;
+    let is_heard = *lock(&LISTENED) != LevelFilter::OFF;
+    let said = |it: &Records| !is_heard || it.list.is_empty() && !it.are_being_said;
     let _in_time = timeout(within, records.wait_for(said)).await.is_ok();
 }
 

@@ -64,6 +64,10 @@ fn of_subcommand(arguments: &[OsString]) -> Option<String> {
 
 fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String> {
     let (subcommand, arguments) = arguments.split_first()?;
+    if subcommand.as_encoded_bytes().starts_with(b"-") {
+        asked.remove(ContextKind::Suggested);
+        return Some("options follow the subcommand, as in leasehold ls -S URL".to_owned());
+    }
     let own = arguments.split(|argument| argument == "--").next()?;
     if let Some(hint) = of_others(subcommand.to_str()?, own) {
         asked.remove(ContextKind::Suggested);

@@ -89,6 +89,8 @@ async fn options_of_other_commands_are_answered_with_ours() {
         lock k -- true             | hint: write leasehold run KEY -- COMMAND
         list                       | hint: write leasehold ls
         rn k -- true               | hint: write leasehold run KEY
+        -S memory: run k -- true   | hint: options follow the subcommand, as in leasehold ls -S URL
+        --ttl 5s run k -- true     | hint: options follow the subcommand
         run                        | hint: for example: leasehold run -w 5m orders/42 -- ./import.sh
         hold                       | hint: for example: leasehold hold --label
         elect k                    | hint: for example: leasehold elect -S

@@ -3,10 +3,13 @@
 use std::fs;
 use std::future::poll_fn;
 use std::io::Write;
+use std::sync::mpsc;
 use std::task::Poll;
 
 use leasehold_core::{Arrival, AuditEvent, AuditedHold, ClientInfo, Command, Mode, Token};
 use leasehold_store::Records;
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
 
 use super::*;
 use crate::tests::{Place, claim, key, release};
@@ -160,24 +163,33 @@ fn a_file_that_another_has_ended_is_not_missed() {
     assert_eq!(read(&directory, &mut None), [1, 2]);
 }
 
-/// Whoever waits for the key does not wait for that: all that is kept may be read for it.
-#[tokio::test]
-async fn what_is_not_kept_is_removed_after_the_step() {
-    let (place, store) = audited().await;
-    for (name, lines) in [(full(1), 1), (full(2), 1000), (path(CURRENT), 1 << 17)] {
-        fs::write(place.at(&name), "\n".repeat(lines)).unwrap();
-    }
-    let log = store.inner.audit.as_ref().unwrap();
-    log.add(&key("k"), vec![entry(1, START)]);
-    assert_eq!(place.names("audit").len(), 4, "in the step");
-    let (key, step) = (key("k"), release(1));
-    let (keys, step) = ([&key], leasehold_store::Step::One(&step));
-    let mut taking = store.transact(&keys, step);
-    let first = poll_fn(|context| Poll::Ready(taking.as_mut().poll(context))).await;
-    assert!(first.is_pending(), "it is read where that holds up no task");
-    assert!(taking.await.unwrap().taken.is_ok());
-    assert!(!place.at(&full(1)).exists());
-    assert_eq!(place.names("audit").len(), 3);
+/// Neither whoever waits for the key waits for that, nor another task: all that is kept may be read
+/// for it.
+#[test]
+fn what_is_not_kept_is_removed_after_the_step() {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let (place, store) = audited().await;
+        for (name, lines) in [(full(1), 1), (full(2), 1000), (path(CURRENT), 1 << 17)] {
+            fs::write(place.at(&name), "\n".repeat(lines)).unwrap();
+        }
+        let log = store.inner.audit.as_ref().unwrap();
+        log.add(&key("k"), vec![entry(1, START)]);
+        assert_eq!(place.names("audit").len(), 4, "in the step");
+        // The only thread for what blocks is busy.
+        let (free, busy) = mpsc::channel::<()>();
+        spawn_blocking(move || busy.recv());
+        let (key, step) = (key("k"), release(1));
+        let (keys, step) = ([&key], leasehold_store::Step::One(&step));
+        let mut taking = store.transact(&keys, step);
+        let first = poll_fn(|context| Poll::Ready(taking.as_mut().poll(context))).await;
+        assert!(first.is_pending(), "it is read where that holds up no task");
+        drop(free);
+        assert!(taking.await.unwrap().taken.is_ok());
+        assert!(!place.at(&full(1)).exists());
+        assert_eq!(place.names("audit").len(), 3);
+    });
 }
 
 /// File systems give the inode of a file that was removed to the next one.

@@ -29,7 +29,7 @@ pub(crate) enum Delivery<'a> {
     Asking,
 }
 
-/// What is known of an answer besides the reply.
+/// What is known of an answer besides the reply: who else has it, where that was asked for.
 pub(crate) struct Context {
     pub(crate) epoch: u64,
     pub(crate) acknowledged: Option<Result<Acknowledged, StoreError>>,
@@ -57,21 +57,13 @@ pub(crate) async fn ask_primary(
     let mut goes_on = || Instant::now() < *end.get_or_insert_with(|| Instant::now() + limit);
     loop {
         let wire = shared.connection().await?;
-        // Read before sending: what is sent before the inbox is open may be answered with pushes
-        // that nobody hears.
-        let (epoch, parted) = (wire.epoch(), wire.has_parted());
-        let (value, acknowledged) = send(&wire, delivery, request).await?;
+        let parted = wire.has_parted();
+        let (value, context) = send(&wire, delivery, request).await?;
         match &value {
             Value::ServerError(error) if errors::is_elsewhere(error) && goes_on() => wire.leave(),
             // Behind one address are several servers, and keys lie apart.
             Value::ServerError(error) if error.code() == "CROSSSLOT" && !parted => wire.part(),
-            _ => {
-                let context = Context {
-                    epoch,
-                    acknowledged,
-                };
-                return Ok((value, context));
-            }
+            _ => return Ok((value, context)),
         }
     }
 }
@@ -88,9 +80,6 @@ pub(crate) async fn run(
     Ok(value)
 }
 
-/// What was answered, and who else has it, where that was asked for.
-pub(crate) type Sent = (Value, Option<Result<Acknowledged, StoreError>>);
-
 /// How often a request that met `NOSCRIPT` relies on another to make the script known, before it
 /// does so itself. Twice, since the first that it waits for may be about another script.
 const RELIES: u32 = 2;
@@ -99,7 +88,7 @@ pub(crate) async fn send(
     wire: &Arc<Connection>,
     delivery: Delivery<'_>,
     request: &Request<'_>,
-) -> Result<Sent, StoreError> {
+) -> Result<(Value, Context), StoreError> {
     for relied in 0..=RELIES {
         let loads = wire.loads.load(Ordering::Acquire);
         let sent = send_as(wire, delivery, request, false).await?;
@@ -124,7 +113,7 @@ async fn send_in_full(
     delivery: Delivery<'_>,
     request: &Request<'_>,
     loads: u64,
-) -> Result<Option<Sent>, StoreError> {
+) -> Result<Option<(Value, Context)>, StoreError> {
     let is_acknowledged =
         wire.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
     let _turn = wire.loading[usize::from(is_acknowledged)].lock().await;
@@ -143,21 +132,29 @@ async fn send_as(
     delivery: Delivery<'_>,
     request: &Request<'_>,
     in_full: bool,
-) -> Result<Sent, StoreError> {
+) -> Result<(Value, Context), StoreError> {
     if matches!(request, Request::Call { last: true, .. }) {
         wire.batcher.landed();
     }
+    // Read before sending: what is sent before the inbox is open may be answered with pushes that
+    // nobody hears.
+    let epoch = wire.epoch();
     let command = || request.command(in_full, wire.terms());
-    let value = match (delivery, &wire.acked_writer) {
+    let (value, acknowledged) = match (delivery, &wire.acked_writer) {
         (Delivery::Acknowledged(claims), Some(writer)) => {
-            let sent = Box::pin(writer.send(wire, command(), claims)).await;
-            return sent.map(|(value, acknowledged)| (value, Some(acknowledged)));
+            let (value, by) = Box::pin(writer.send(wire, command(), claims)).await?;
+            (Ok(value), Some(by))
         }
-        (Delivery::Asking, _) => Box::pin(wire.send_asking(command())).await,
+        (Delivery::Asking, _) => (Box::pin(wire.send_asking(command())).await, None),
         _ => {
             let step = request.single().filter(|_| !in_full);
-            wire.send(step, command).await
+            (wire.send(step, command).await, None)
         }
     };
-    Ok((value.map_err(errors::of_connection)?, None))
+    let value = value.map_err(errors::of_connection)?;
+    let context = Context {
+        epoch,
+        acknowledged,
+    };
+    Ok((value, context))
 }

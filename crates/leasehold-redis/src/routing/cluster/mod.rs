@@ -150,13 +150,11 @@ impl Cluster {
             };
             *why = errors::unavailable(UNANSWERED);
             // Before sending: what is sent before the inbox is open may go without pushes.
-            let context = Context {
-                epoch: self.epoch(),
-                acknowledged: None,
-            };
+            let epoch = self.epoch();
             let asked = send(&connection, delivery, unlogged.as_ref().unwrap_or(request));
             let asked = self.unless_replaced(&address, delivery, asked);
-            let (answer, _) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
+            let (answer, context) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
+            let context = Context { epoch, ..context };
             let Value::ServerError(said) = &answer else {
                 return Ok((answer, context));
             };

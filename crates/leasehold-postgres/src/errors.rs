@@ -30,6 +30,9 @@ const MORE_ROOM: &str =
 /// What to do where the server cannot forget notifications.
 const OLDEST: &str = "let the transaction with the oldest xact_start in pg_stat_activity end";
 
+/// What to do where a lock of another session was waited for too long.
+const WHO_LOCKS: &str = "find in pg_locks which session keeps the row or the table locked";
+
 /// What to do where only another server helps.
 const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
 
@@ -82,6 +85,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             match *code {
                 SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
                 SqlState::PROGRAM_LIMIT_EXCEEDED => passes.with_hint(OLDEST),
+                SqlState::LOCK_NOT_AVAILABLE => passes.with_hint(WHO_LOCKS),
                 _ => passes,
             }
         }

@@ -121,7 +121,8 @@ async fn who_cannot_show_that_it_lives_gives_up_at_the_server() {
     let lock = "select pg_advisory_xact_lock_shared({schema}.inbox_lock";
     let _session = asleep(url, &format!("{lock}('{}'))", store.inbox().as_str())).await;
     let refused = soon("an answer", store.listen(sink().0)).await;
-    fails(refused, ErrorKind::Unavailable, &["due to lock timeout"]);
+    let refused = fails(refused, ErrorKind::Unavailable, &["due to lock timeout"]);
+    hints(&refused, "pg_locks");
     end_sleep(url);
 }
 

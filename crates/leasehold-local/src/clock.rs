@@ -113,7 +113,7 @@ impl Clock {
                 let path = directory.path().join(CLOCK);
                 let message = format!("{} is damaged", path.display());
                 Err(StoreError::new(ErrorKind::Corrupt, message)
-                    .with_hint("stop what uses that directory, then remove it"))
+                    .with_hint("stop what uses that directory, then remove the file"))
             }
             _ => Ok(None),
         }
@@ -345,6 +345,7 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         let error = Clock::open(&directory, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.hint().unwrap().ends_with("remove the file"));
         let beyond = Clock {
             anchor: u64::MAX,
             ..Clock::new(Boot::default())

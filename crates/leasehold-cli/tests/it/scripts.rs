@@ -367,7 +367,7 @@ async fn a_saved_lease_that_was_lost_is_said() {
     for succeeds in ["hold --save k.lease --detach k", "break --yes k"] {
         store.run(succeeds).await.has_code(Some(0));
     }
-    let why = "it was released, or it has expired";
+    let why = "it was released or broken, or it has expired";
     ends_saying(&store, "renew -q k.lease", 79, why).await;
     ends_saying(&store, "release -q k.lease", 79, "k was not held").await;
 }

@@ -61,7 +61,7 @@ impl Client {
             )),
             // Where the grant was lost, as in a fail-over, the claim waits again.
             RenewReply::Standing(_) | RenewReply::Gone | RenewReply::Mismatch { .. } => Err(lost(
-                "the lease has ended: it was released, or it has expired",
+                "the lease has ended: it was released or broken, or it has expired",
             )),
         }
     }

@@ -149,16 +149,7 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
     for arguments in [serve, watch, "elect --observe k", "hold --ttl 3s k", detach] {
         let writer = in_shell("exec \"$@\" > out", &store.command(arguments));
         let writer = Process::spawn(writer);
-        let tasks = format!("/proc/{}/task", writer.pid());
-        let call = format!("{} 0x1 ", libc::SYS_write);
-        let writes = || {
-            let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
-            tasks.any(|task| {
-                let now = fs::read_to_string(task.path().join("syscall"));
-                now.is_ok_and(|now| now.starts_with(&call))
-            })
-        };
-        assert!(eventually(async || writes() && writes()).await, "it writes");
+        writes(&writer).await;
         let holds = arguments.starts_with("hold");
         if holds && arguments != detach {
             let last = Cell::new(Some(u64::MAX));
@@ -174,4 +165,30 @@ async fn signals_are_heard_and_leases_renewed_while_nobody_reads() {
             false => assert_eq!(keys(), before, "{arguments} has left"),
         }
     }
+}
+
+/// As one that still measures.
+#[tokio::test]
+async fn a_bench_whose_table_nobody_reads_ends_by_the_signal() {
+    let store = Store::memory();
+    let _full = Gate::full(&store, "out");
+    let bench = store.command("bench --time 1ms --rounds 1");
+    let bench = Process::spawn(in_shell("exec \"$@\" > out", &bench));
+    writes(&bench).await;
+    let ended = bench.ends_by(Signal::TERM).await;
+    ended.has_signal(Signal::TERM);
+}
+
+/// Waits until it writes to its standard output, which nobody reads.
+async fn writes(process: &Process) {
+    let tasks = format!("/proc/{}/task", process.pid());
+    let call = format!("{} 0x1 ", libc::SYS_write);
+    let writes = || {
+        let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
+        tasks.any(|task| {
+            let now = fs::read_to_string(task.path().join("syscall"));
+            now.is_ok_and(|now| now.starts_with(&call))
+        })
+    };
+    assert!(eventually(async || writes() && writes()).await, "it writes");
 }

@@ -74,9 +74,16 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
         bar: bar(printer, steps),
     };
     printer.show_live(Some(bench.bar.clone()));
+    let work = async {
+        let findings = bench.run(args.leases).await?;
+        printer.show_live(None);
+        let store = bench.client.store_url();
+        let text = || report::text(&findings, bench.works(), store, args.rounds);
+        printer.beside(&printer.shown(&findings, text)?).await
+    };
     let ended = tokio::select! {
-        findings = bench.run(args.leases) => Ok(findings),
-        signal = signals.next() => Err(signal),
+        read = work => read.map(|_| Status::default()),
+        signal = signals.next() => Err(Failure::ended_by(signal)),
     };
     printer.show_live(None);
     if let Some(bare) = &bench.bare {
@@ -88,23 +95,8 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
             printer.warn(format!("what was measured with is still there: {why}"));
         }
     }
-    let store = bench.client.store_url();
-    let status = match ended {
-        Ok(Ok(findings)) => {
-            let text = || report::text(&findings, bench.works(), store, args.rounds);
-            match printer.shown(&findings, text) {
-                Ok(text) => {
-                    let read = signals.while_writing(printer.beside(&text)).await;
-                    read.map(|_| Status::default())
-                }
-                Err(failure) => Err(failure),
-            }
-        }
-        Ok(Err(failure)) => Err(failure),
-        Err(signal) => Err(Failure::ended_by(signal)),
-    };
     leave(&bench.client).await;
-    status
+    ended
 }
 
 impl Bench {

@@ -74,9 +74,10 @@ fn of_unknown(arguments: &[OsString], asked: &mut clap::Error) -> Option<String>
         return Some(hint.to_owned());
     }
     let runs = subcommand == "run" || subcommand == "elect";
-    let is_url = |argument: &OsString| argument.to_str().is_some_and(|it| it.contains("://"));
+    let any = |is: fn(&str) -> bool| own.iter().filter_map(|it| it.to_str()).any(is);
     let hint = if !runs {
-        let url = own.iter().any(is_url);
+        let is_named = any(|it| it.starts_with("-S") || it.starts_with("--store"));
+        let url = !is_named && any(|it| it.contains("://"));
         return url.then(|| "write -S before the URL of a store".to_owned());
     } else if own.len() == arguments.len() {
         "write -- before the command"

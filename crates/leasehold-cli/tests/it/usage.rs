@@ -106,6 +106,11 @@ async fn options_of_other_commands_are_answered_with_ours() {
     // Those after -- are the command's.
     let refused = run("run --colour k -- flock --timeout 5").await;
     refused.has_not_said("-w DURATION");
+    // What has it already is not told to.
+    for named in ["-S redis://h/", "-Sredis://h/", "--store=redis://h/"] {
+        let refused = run(format!("show --colour {named} k")).await;
+        refused.has_not_said("-S before");
+    }
 }
 
 /// `-h` is what is used every day, on one screen; `--help` is all.

@@ -217,6 +217,8 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
     /// End with the command's status when it has ended, instead of being a candidate again
+    ///
+    /// When the lock was lost, it is a candidate again, and the command runs again.
     #[arg(long)]
     pub(crate) once: bool,
     /// Print who leads, and each change, until a signal arrives

@@ -34,7 +34,10 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
             Err(_) => {}
         }
     }
-    let error = denied.unwrap_or_else(|| io::ErrorKind::NotFound.into());
+    // A directory is what an empty name finds in each one.
+    let error = denied
+        .filter(|_| !program.is_empty())
+        .unwrap_or_else(|| io::ErrorKind::NotFound.into());
     Err(failure(program, &error))
 }
 
@@ -143,6 +146,7 @@ mod tests {
         assert_eq!(status("sh"), None);
         assert_eq!(status("/bin/sh"), None);
         assert_eq!(status("no-such-command-anywhere"), Some(127));
+        assert_eq!(status(""), Some(127));
         assert_eq!(status("/no/such/command"), Some(127));
         assert_eq!(status("/etc/passwd/sh"), Some(127));
         assert_eq!(status("/"), Some(126));

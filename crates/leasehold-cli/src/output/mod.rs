@@ -18,6 +18,8 @@ pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -79,7 +81,13 @@ struct Inner {
 /// beside the line that is shown there.
 pub(crate) fn takes_more(out: &impl AsFd) -> bool {
     let (mut seen, at_once) = ([PollFd::new(out, PollFlags::OUT)], Timespec::default());
-    poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    !is_anothers(out) && poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+/// Whether that is a terminal that another group has, as where this is a job in the background: a line
+/// that is drawn again and again would stand in what is typed there.
+fn is_anothers(out: &impl AsFd) -> bool {
+    tcgetpgrp(out).is_ok_and(|front| front != getpgrp())
 }
 
 /// Whether anybody still reads what was written.
@@ -252,7 +260,8 @@ impl Printer {
 
     /// Whether a live line may be shown.
     pub(crate) fn is_live(&self) -> bool {
-        !self.0.options.quiet && !self.0.json_events && io::stderr().is_terminal()
+        let (err, silent) = (io::stderr(), self.0.options.quiet || self.0.json_events);
+        !silent && err.is_terminal() && !is_anothers(&err)
     }
 
     /// Shows `bar` below all other lines, until the next call.

@@ -150,6 +150,19 @@ fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
     leave(terminal);
 }
 
+/// The line would stand in what is typed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_the_background_no_line_lives() {
+    let store = Store::local();
+    let (holder, _) = store.holder("k").await;
+    let mut terminal = shell(&store);
+    terminal.types("$L run k -- echo r\"\"an &\n");
+    terminal.wait_screen(|shown| shown.contains("waiting for k (position 1), held by "));
+    holder.ends_by(Signal::TERM).await.has_code(Some(0));
+    terminal.wait_for("ran");
+    leave(terminal);
+}
+
 #[test]
 fn in_a_pipeline_the_others_keep_the_terminal() {
     let store = Store::memory();

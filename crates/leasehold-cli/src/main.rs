@@ -63,10 +63,15 @@ fn main() {
 }
 
 fn perform(mut command: Command) -> Result<Status, Failure> {
-    if let Command::Hold(args) = &mut command
-        && let Some(status) = args.lifetime.go_to_background(args.save.is_some())?
-    {
-        return Ok(status);
+    if let Command::Hold(args) = &mut command {
+        match args.lifetime.go_to_background(args.save.is_some()) {
+            Ok(None) => {}
+            Ok(Some(status)) => return Ok(status),
+            Err(failure) => {
+                let printer = Printer::new(&args.common.output, true);
+                return Ok(printer.failure(&failure).into());
+            }
+        }
     }
     // One thread: the guarded program dies with the thread that started it.
     let mut builder = tokio::runtime::Builder::new_current_thread();

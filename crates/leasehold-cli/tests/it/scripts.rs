@@ -82,7 +82,9 @@ async fn a_hold_in_the_background_ends_with_its_script(store: &Store) {
     let lines = "trap 'echo told; exit 3' TERM; T=$(\"$L\" hold --background --while-parent k); \
         \"$L\" break -q --yes k; while :; do sleep 0.05; done";
     script(store, lines).ends_printing(3, "told\n").await;
-    script(store, "\"$L\" hold --background k").ends(64).await;
+    let endless = script(store, "\"$L\" hold --background --json k");
+    let said = json_lines(&endless.ends(64).await.stderr);
+    assert_eq!(said[0]["status"], 64);
 }
 
 async fn a_hold_that_does_not_get_to_the_background_leaves_the_queue(store: &Store) {

@@ -268,10 +268,9 @@ impl<'a> Retries<'a> {
 
     /// Says that a signal has ended the waiting, and nothing else failed.
     pub(crate) fn ended_by(&self, signal: Signal) -> Failure {
-        let ended = Failure::ended_by(signal);
         let event = Event::withdrawn(&self.keys, signal, self.elapsed());
         self.printer.event(event);
-        ended
+        Failure::ended_by(signal)
     }
 
     /// The same failure, at the end of the time.

@@ -16,7 +16,7 @@ use crate::user_file::{Links, UserFile};
 /// Refuses a program that cannot be run, with the statuses that shells use: to wait in a queue
 /// for it would be in vain.
 pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
-    if program.as_bytes().contains(&b'/') {
+    if program.is_empty() || program.as_bytes().contains(&b'/') {
         let path = Path::new(program);
         runnable(path).map_err(|error| failure(program, &error))?;
         return missing_interpreter(path).map_or(Ok(()), Err);
@@ -34,10 +34,7 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
             Err(_) => {}
         }
     }
-    // A directory is what an empty name finds in each one.
-    let error = denied
-        .filter(|_| !program.is_empty())
-        .unwrap_or_else(|| io::ErrorKind::NotFound.into());
+    let error = denied.unwrap_or_else(|| io::ErrorKind::NotFound.into());
     Err(failure(program, &error))
 }
 

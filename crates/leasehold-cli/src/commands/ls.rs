@@ -17,7 +17,7 @@ use crate::args::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Printer, escape};
+use crate::output::{Printer, escape, is_anothers};
 use crate::signals::Signals;
 use crate::view::{KeyView, to_the_second};
 
@@ -202,11 +202,11 @@ fn changed(table: &LockTable, locks: &Locks, before: Option<&Locks>) -> Vec<KeyV
     now.chain(gone).collect()
 }
 
-/// How many lines the terminal has, if the output is one that can be cleared.
+/// How many lines the terminal has, if the output is one that can be cleared, and is ours.
 fn height() -> Option<usize> {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let out = io::stdout();
-    if dumb || !out.is_terminal() {
+    if dumb || !out.is_terminal() || is_anothers(&out) {
         return None;
     }
     let size = tcgetwinsize(&out).ok()?;

@@ -84,9 +84,9 @@ pub(crate) fn takes_more(out: &impl AsFd) -> bool {
     !is_anothers(out) && poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether that is a terminal that another group has, as where this is a job in the background: a
-/// line that is drawn again and again would stand in what is typed there.
-fn is_anothers(out: &impl AsFd) -> bool {
+/// Whether that is a terminal that another group has, as where this is a job in the background: what
+/// is drawn again and again would stand in what is typed there.
+pub(crate) fn is_anothers(out: &impl AsFd) -> bool {
     tcgetpgrp(out).is_ok_and(|front| front != getpgrp())
 }
 

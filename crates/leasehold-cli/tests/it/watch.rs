@@ -69,6 +69,17 @@ async fn at_a_terminal_the_table_is_printed_in_its_place() {
     assert_eq!(terminal.end().code(), Some(0));
 }
 
+/// What is typed there would stand in the table.
+#[test]
+fn in_the_background_it_does_not_clear_the_screen() {
+    let store = Store::memory();
+    let mut terminal = crate::terminal::shell(&store);
+    let shown = terminal.enters("$L ls --watch=100ms &\n", "no locks");
+    assert!(!shown.contains("\x1b[H"), "{shown:?}");
+    terminal.types("kill %1; wait\n");
+    crate::terminal::leave(terminal);
+}
+
 #[test]
 fn at_a_terminal_what_cannot_be_read_stays_in_sight() {
     let store = Store::redis();

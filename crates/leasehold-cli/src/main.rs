@@ -64,13 +64,11 @@ fn main() {
 
 fn perform(mut command: Command) -> Result<Status, Failure> {
     if let Command::Hold(args) = &mut command {
-        match args.lifetime.go_to_background(args.save.is_some()) {
-            Ok(None) => {}
-            Ok(Some(status)) => return Ok(status),
-            Err(failure) => {
-                let printer = Printer::new(&args.common.output, true);
-                return Ok(printer.failure(&failure).into());
-            }
+        let front = args.lifetime.go_to_background(args.save.is_some());
+        let printer = || Printer::new(&args.common.output, true);
+        let ended = front.unwrap_or_else(|failure| Some(printer().failure(&failure).into()));
+        if let Some(status) = ended {
+            return Ok(status);
         }
     }
     // One thread: the guarded program dies with the thread that started it.

@@ -257,7 +257,10 @@ def _log(logger: logging.Logger) -> None:
                 logger.log(_LEVELS[level], "%s", message)
             except BaseException as error:
                 # Of a handler, and it is nobody's: others are still to be told, which closes await.
-                sys.excepthook(type(error), error, error.__traceback__)
+                try:
+                    sys.excepthook(type(error), error, error.__traceback__)
+                except BaseException as failed:
+                    sys.__excepthook__(type(failed), failed, failed.__traceback__)
 
 
 class RwLock(Generic[_Lock]):

@@ -119,9 +119,17 @@ def test_records_that_a_slow_handler_has_missed_are_counted(leasehold_url, handl
     assert any(message.endswith("a handler of logging is slow") for message in said)
 
 
-@pytest.mark.parametrize("kind", [OSError, SystemExit])
-def test_a_handler_that_fails_ends_nothing(leasehold_url, leasehold_clock, handler, capsys, kind):
+def log_it(kind, error, trace):
+    raise OSError("this hook logs to the same server") from error
+
+
+@pytest.mark.parametrize("kind, hook", [(OSError, None), (SystemExit, None), (OSError, log_it)])
+def test_a_handler_that_fails_ends_nothing(
+    leasehold_url, leasehold_clock, handler, capsys, monkeypatch, kind, hook
+):
     said = []
+    if hook is not None:
+        monkeypatch.setattr(sys, "excepthook", hook)
 
     def emit(record):
         said.append(record.getMessage())

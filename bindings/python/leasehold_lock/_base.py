@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import _native
-from ._errors import LeaseholdError, NotHeld, make
+from ._errors import LeaseholdError, make
 from ._types import (
     ConnectOptions, Holder, Inspection, LockOptions, Recovered, Seconds, Waiter,
 )
@@ -491,7 +491,8 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
                 if self._for_tasks and not in_block:
                     found = lease
         if found is None:
-            raise NotHeld(f"cannot {to} {self.key!r}: it is not held here")
+            message = f"cannot {to} {self.key!r}: it is not held here"
+            raise make("NotHeld", message, key=self.key, operation=to)
         return found
 
     def __repr__(self) -> str:

@@ -230,8 +230,10 @@ async def test_a_thread_releases_what_it_has_acquired_and_any_task_does(face, cl
     await face.start(other())
     if lock.owned():
         await lock.release()
-    with pytest.raises(lh.NotHeld):
-        await lock.release()
+    for operation, call in {"release": lock.release, "reacquire": lock.reacquire}.items():
+        with pytest.raises(lh.NotHeld) as caught:
+            await call()
+        assert (caught.value.key, caught.value.operation) == ("k", operation)
 
 
 @scenario

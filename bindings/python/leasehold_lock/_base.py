@@ -135,6 +135,8 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         """
         import json
 
+        if not 0 <= limit < 2**32:
+            raise make("Invalid", f"limit={limit} is not a number of entries", key=key)
         text: str = await self._run(self._core.audit_log(key, since, limit))
         entries: list[dict[str, Any]] = json.loads(text)
         for entry in entries:

@@ -229,7 +229,10 @@ def test_the_audit_log_says_who_held_it(face):
         assert granted["token"] == lease.token and granted["owner"]["label"] == "jobs"
         assert granted["asked"] <= granted["at"] <= released["at"]
         assert await client.audit_log("k", limit=1) == [granted]
-        assert await client.audit_log("another") == []
+        assert await client.audit_log("another") == await client.audit_log(limit=0) == []
+        for bad in (-1, 2**64):
+            with pytest.raises(lh.Invalid, match=f"limit={bad} is not a number"):
+                await client.audit_log(limit=bad)
         await client.close()
 
     face.run(whole())

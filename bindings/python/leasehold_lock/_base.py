@@ -578,7 +578,7 @@ class BaseLease(_NotPickled):
     def token(self) -> int | None:
         """The fencing token, higher than that of every lease before. Send it with each write.
 
-        ``None`` for readers and permits, which are not alone.
+        ``None`` for readers and permits, which are not alone, and with ``layout=classic``.
         """
         return self._core.tokens[0][1]
 

@@ -76,5 +76,6 @@ def update(rows: Any, token: int | None, field: str = "token", **values: Any) ->
 
 def _number(token: int | None) -> int:
     if token is None:
-        raise make("Invalid", "a lease that shares its key has no token", "lock it exclusively")
+        hint = "lock the key exclusively, without layout=classic"
+        raise make("Invalid", "the lease has no token to compare", hint)
     return token

@@ -210,10 +210,12 @@ impl Inner {
         limit: Option<Duration>,
         who: &Who,
     ) -> Result<(CoreLock, LockOptions), Failure> {
-        let began = clock::now();
+        // One that is connected takes nothing of it: messages name the time as the caller does.
+        let began = self.connections.connected().is_none().then(clock::now);
         let (lock, mut how) = (self.lock(who).await?, LockOptions::new());
         if let Some(limit) = limit {
-            how = how.within(limit.saturating_sub(clock::now().since(began)));
+            let connected = began.map(|began| clock::now().since(began));
+            how = how.within(limit.saturating_sub(connected.unwrap_or_default()));
         }
         if let Some(after) = self.spec.deadlock_timeout {
             how = how.deadlock_timeout(after);

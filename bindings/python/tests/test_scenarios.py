@@ -540,7 +540,7 @@ def test_a_server_that_stops_answering_ends_the_lease(face, own_server):
         assert await lease.lost.wait(20)
         with pytest.raises(lh.Lost):
             lease.check()
-        with pytest.raises(lh.Unavailable):
+        with pytest.raises(lh.Unavailable, match="the time limit of the call is 100ms"):
             await client.mutex("other").acquire(timeout=0.1)
         own_server.process.send_signal(signal.SIGCONT)
         # It lost the first lease, and goes on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import inspect
@@ -228,6 +229,15 @@ async def test_a_close_does_not_wait_for_observers_that_were_cancelled(client):
     except asyncio.CancelledError:
         # Its traceback has the iteration.
         assert await client.close()
+
+
+@scenario
+async def test_a_term_is_over_when_its_loop_was_closed(client):
+    election = client.election("k")
+    async with contextlib.aclosing(aiter(election)) as terms:
+        async for term in terms:
+            break
+    assert not term.is_valid() and await election.leader() is None
 
 
 @scenario

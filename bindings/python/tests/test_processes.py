@@ -201,11 +201,20 @@ while len(client.inspect("a").waiters) < 3:
 """
 
 
-def test_what_is_held_at_exit_is_released(tmp_path, url):
-    command = [*script(tmp_path, HELD_AT_EXIT), url]
+# As the page has it.
+ENDED_BY_A_SIGNAL = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("end, code", [("", 0), (ENDED_BY_A_SIGNAL, 143)])
+def test_what_is_held_at_exit_is_released(tmp_path, url, end, code):
+    command = [*script(tmp_path, HELD_AT_EXIT + end), url]
     # Leases that end with the interpreter may warn, and threads that wait end with Closed.
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done
+    assert done.returncode == code, done
     client = lh.connect(url)
     for key in "abc":
         assert client.inspect(key) == ([], [])

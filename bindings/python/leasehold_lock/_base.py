@@ -660,8 +660,8 @@ class BaseLease(_NotPickled):
         core = getattr(self, "_core", None)
         if core is not None and core.is_open and not core.is_lost:
             text = f"{self!r} was never released: it is released in the background"
-            # Who records warnings or errors, as pytest does, keeps this object, but no hold.
-            del self._core, core
+            # Who waits for its loss or records warnings, as pytest does, keeps the core, no hold.
+            core.release()
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
 

@@ -192,6 +192,15 @@ async def test_who_holds_and_waits_is_shown(face, client, url):
 
 
 @scenario
+async def test_who_waits_for_the_loss_of_garbage_keeps_no_hold(face, client, url):
+    with pytest.warns(ResourceWarning, match="never released: it is released in the background"):
+        lost = (await client.mutex("k").lease()).lost
+        gc.collect()
+    await faces.free(face, client, "k")
+    assert not await lost.wait(20) and not lost.is_set()
+
+
+@scenario
 async def test_garbage_is_released_with_a_warning(face, client, url):
     lease = await client.mutex("k").lease()
     with pytest.warns(ResourceWarning, match="'k'.*never released") as recorded:

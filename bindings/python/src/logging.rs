@@ -92,10 +92,8 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let record = (
-            event.metadata().level().as_str(),
-            text.message + &text.fields,
-        );
+        let message = text.message + &text.fields;
+        let record = (event.metadata().level().as_str(), message);
         let records = RECORDS.get_or_init(watch::Sender::default);
         records.send_modify(|it| match it.list.len() {
             ..MOST => it.list.push(record),

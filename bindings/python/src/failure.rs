@@ -36,9 +36,13 @@ impl Failure {
         Invalid::new(message, "lock each key by itself").into()
     }
 
-    pub(crate) fn busy(key: &str) -> Self {
-        let message = format!("cannot acquire {key:?}: it is busy");
-        Self::new(ErrorKind::Timeout, message).on(key, "acquire")
+    /// Of several keys the store does not say which is busy.
+    pub(crate) fn busy(keys: &[String]) -> Self {
+        let message = match keys {
+            [key] => format!("cannot acquire {key:?}: it is busy"),
+            _ => format!("cannot acquire {keys:?} together: one of them is busy"),
+        };
+        Self::new(ErrorKind::Timeout, message).on(&keys[0], "acquire")
     }
 
     pub(crate) fn released(key: &str, operation: &str) -> Self {

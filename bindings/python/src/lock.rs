@@ -118,12 +118,6 @@ struct Inner {
     spec: LockSpec,
 }
 
-impl Lock {
-    pub(crate) fn new(connections: Arc<Connections>, spec: LockSpec) -> Self {
-        Self(Arc::new(Inner { connections, spec }))
-    }
-}
-
 #[pymethods]
 impl Lock {
     #[getter]
@@ -143,7 +137,7 @@ impl Lock {
         let (lock, limit) = (self.0.clone(), self.limit(timeout)?);
         Ok(Op::new(async move {
             match lock.acquire(limit, &who).await {
-                Ok(None) if !or_none => Err(Failure::busy(&lock.spec.keys[0])),
+                Ok(None) if !or_none => Err(Failure::busy(&lock.spec.keys)),
                 Err(failure) if or_none && failure.is_timeout() => Ok(None),
                 acquired => Ok(acquired?.map(Lease::new)),
             }
@@ -171,7 +165,7 @@ impl Lock {
             let recovered = match limit {
                 Some(Duration::ZERO) => {
                     let recovered = lock.try_recover(&parts).await?;
-                    recovered.ok_or_else(|| Failure::busy(&inner.spec.keys[0]))?
+                    recovered.ok_or_else(|| Failure::busy(&inner.spec.keys))?
                 }
                 _ => lock.recover(&parts, how).await?,
             };
@@ -181,6 +175,10 @@ impl Lock {
 }
 
 impl Lock {
+    pub(crate) fn new(connections: Arc<Connections>, spec: LockSpec) -> Self {
+        Self(Arc::new(Inner { connections, spec }))
+    }
+
     fn limit(&self, timeout: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
         match timeout {
             forever if forever.is_none() => Ok(None),

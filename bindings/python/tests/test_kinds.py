@@ -79,6 +79,9 @@ async def test_several_keys_are_one_lock(face, client, url):
         assert not await lease.release()
     for key in ("bob", "alice"):
         await faces.free(face, client, key)
+    async with client.mutex("alice"):
+        with pytest.raises(lh.Timeout, match='"bob", "alice".* together: one of them is busy'):
+            await accounts.lease(timeout=0)
     for bad, why in (([], "no key"), (["a", "a"], "names the key twice"), (["a", ""], "key")):
         with pytest.raises(lh.Invalid, match=why):
             client.multi(bad)

@@ -639,6 +639,7 @@ class BaseLease(_NotPickled):
         return await self._client._run(self._core.release())
 
     async def __aenter__(self) -> Self:
+        self.check()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: Any) -> None:

@@ -139,21 +139,32 @@ async def test_a_lease_is_renewed_and_released_once(face, client, url):
 @scenario
 async def test_a_lease_that_is_broken_is_lost(face, client, url):
     async with client.mutex("k", timeout=1) as lease:
-        lease.check()
-        watching = face.start(lease.lost.wait())
-        assert await client.break_key("k") == 1
-        assert await watching, "whoever waits is told"
-        assert lease.lost.is_set() and not lease.is_valid()
-        with pytest.raises(lh.Lost) as caught:
-            lease.check()
-        assert caught.value.hint and caught.value.key == "k"
-        with pytest.raises(lh.Lost):
-            await lease.renew()
         # The exception of the work is what is seen of this block.
         with pytest.raises(KeyError):
             async with lease:
+                watching = face.start(lease.lost.wait())
+                assert await client.break_key("k") == 1
+                assert await watching, "whoever waits is told"
+                assert lease.lost.is_set() and not lease.is_valid()
+                with pytest.raises(lh.Lost) as caught:
+                    lease.check()
+                assert caught.value.hint and caught.value.key == "k"
+                with pytest.raises(lh.Lost):
+                    await lease.renew()
                 raise KeyError
     # It was released inside: a second release says nothing.
+
+
+@scenario
+async def test_a_block_of_a_lease_that_has_ended_is_not_begun(face, client, url):
+    released, lost = await client.mutex("a").lease(), await client.mutex("b").lease()
+    await released.release()
+    await client.break_key("b")
+    assert await lost.lost.wait(20)
+    for lease in (released, lost):
+        with pytest.raises(lh.Lost):
+            async with lease:
+                pytest.fail("it has begun")
 
 
 @scenario

@@ -159,8 +159,7 @@ impl Client {
     fn inspect(&self, key: String) -> Op {
         let connections = self.0.clone();
         Op::new(async move {
-            let seen = connections.client().await?.inspect(key).await?;
-            Ok(claims(seen))
+            Ok(claims(connections.client().await?.inspect(key).await?))
         })
     }
 
@@ -200,8 +199,7 @@ impl Client {
     fn break_key(&self, key: String) -> Op {
         let connections = self.0.clone();
         Op::new(async move {
-            let broken = connections.client().await?.break_key(key).await?;
-            Ok(broken.holders)
+            Ok(connections.client().await?.break_key(key).await?.holders)
         })
     }
 

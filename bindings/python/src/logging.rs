@@ -6,6 +6,7 @@
 use std::fmt::{Debug, Write as _};
 use std::mem::{replace, take};
 use std::sync::{Mutex, Once};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use leasehold_store::fork::PerProcess;
@@ -33,8 +34,8 @@ type Record = (&'static str, String);
 struct Records {
     list: Vec<Record>,
     dropped: usize,
-    /// Whether the thread that takes them has not come back from those that it took.
-    are_being_said: bool,
+    /// The thread that takes them, until it has come back from those that it took.
+    said_by: Option<ThreadId>,
 }
 
 /// Somebody listens from this level on, and takes the records; at `OFF` nobody does. Most calls
@@ -54,12 +55,12 @@ pub(crate) fn listen(level: &str) {
 pub(crate) fn records() -> Op {
     Op::new(async {
         let records = RECORDS.get_or_init(watch::Sender::default);
-        records.send_modify(|it| it.are_being_said = false);
+        records.send_modify(|it| it.said_by = None);
         let mut come = records.subscribe();
         let _come = come.wait_for(|it| !it.list.is_empty()).await.is_ok();
         let mut taken = Vec::new();
         records.send_modify(|it| {
-            (taken, it.are_being_said) = (take(&mut it.list), true);
+            (taken, it.said_by) = (take(&mut it.list), Some(thread::current().id()));
             let dropped = take(&mut it.dropped);
             if dropped > 0 {
                 let message = "records were dropped, as a handler of logging is slow";
@@ -74,7 +75,9 @@ pub(crate) fn records() -> Op {
 pub(crate) async fn said(within: Duration) {
     let mut records = RECORDS.get_or_init(watch::Sender::default).subscribe();
     let is_heard = *lock(&LISTENED) != LevelFilter::OFF;
-    let said = |it: &Records| !is_heard || it.list.is_empty() && !it.are_being_said;
+    // A handler that closes a client of its own does not wait for itself.
+    let is_own = records.borrow().said_by == Some(thread::current().id());
+    let said = |it: &Records| !is_heard || is_own || it.list.is_empty() && it.said_by.is_none();
     let _in_time = timeout(within, records.wait_for(said)).await.is_ok();
 }
 

@@ -100,6 +100,21 @@ def test_a_client_that_is_closed_has_said_all(leasehold_url, leasehold_clock, ha
     assert any("lost: no renewal succeeded" in message and "key=k" in message for message in said)
 
 
+def test_a_handler_that_closes_a_client_does_not_wait_for_itself(leasehold_url, handler):
+    is_closed = threading.Event()
+
+    def emit(record):
+        lh.connect(leasehold_url).close(60)
+        is_closed.set()
+
+    handler.emit = emit
+    client = lh.connect(leasehold_url)
+    lease = client.mutex("k").lease()
+    assert client.break_key("k") == 1
+    assert lease.lost.wait(20) and is_closed.wait(20)
+    client.close(60)
+
+
 def test_records_that_a_slow_handler_has_missed_are_counted(leasehold_url, handler, caplog):
     said, may_go_on = [], threading.Event()
 

@@ -158,9 +158,7 @@ impl Client {
     /// Who holds a key, and who waits for it.
     fn inspect(&self, key: String) -> Op {
         let connections = self.0.clone();
-        Op::new(async move {
-            Ok(claims(connections.client().await?.inspect(key).await?))
-        })
+        Op::new(async move { Ok(claims(connections.client().await?.inspect(key).await?)) })
     }
 
     /// The leaders of an election, one after the other.
@@ -198,9 +196,7 @@ impl Client {
     /// Takes the key from its holders. Answers how many these were.
     fn break_key(&self, key: String) -> Op {
         let connections = self.0.clone();
-        Op::new(async move {
-            Ok(connections.client().await?.break_key(key).await?.holders)
-        })
+        Op::new(async move { Ok(connections.client().await?.break_key(key).await?.holders) })
     }
 
     /// Whether a lease can be given to another client; where this process is connected.

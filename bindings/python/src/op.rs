@@ -47,7 +47,10 @@ pub(crate) fn leads(it: Leader) -> Claim {
 }
 
 fn claim(owner: ClientInfo, number: u64, left: Duration, note: Option<String>) -> Claim {
-    let left = left.as_secs_f64();
+    let left = match left {
+        Duration::MAX => f64::INFINITY,
+        left => left.as_secs_f64(),
+    };
     (owner.host, owner.pid, owner.label, number, left, note)
 }
 

@@ -158,6 +158,17 @@ def test_what_a_layout_cannot_do_is_unsupported(face, server, request):
     face.run(scenario())
 
 
+def test_a_lock_of_another_library_may_never_expire(face, server, request):
+    async def scenario():
+        client = await face.connect(server.url + f"?layout=classic&prefix={request.node.name}:")
+        tell(server, "SET", f"{request.node.name}:k", "another")
+        (holder,) = (await client.inspect("k")).holders
+        assert holder.expires_in == float("inf")
+        await client.close()
+
+    face.run(scenario())
+
+
 @pytest.mark.parametrize("garbage", [("SET", "garbage"), ("HSET", "a", "b"), ("RPUSH", "a")])
 def test_a_record_that_is_not_leaseholds_is_not_overwritten(face, server, request, garbage):
     how, *values = garbage

@@ -185,10 +185,13 @@ pub(super) struct Found<'a> {
 /// went wrong, with or without an `ERR`, and a transaction that was refused names the reason.
 pub(super) fn find<'a>(code: &'a str, detail: &'a str) -> Found<'a> {
     let inner = match code {
-        "ERR" | "@user_script:" => ANSWERS.iter().find_map(|answer| {
-            let (_, rest) = detail.split_once(&format!("-{} ", answer.code))?;
-            Some((answer.code, rest))
-        }),
+        "ERR" | "@user_script:" => {
+            let marked = ANSWERS.iter().find_map(|answer| {
+                let (_, rest) = detail.split_once(&format!("-{} ", answer.code))?;
+                Some((answer.code, rest))
+            });
+            marked.or(Some(("ERR", detail)))
+        }
         "EXECABORT" => detail
             .split_once("because of: ")
             .map(|(_, inner)| inner.split_once(' ').unwrap_or((inner, ""))),

@@ -52,9 +52,8 @@ fn each_answer_passes_or_stays_however_it_comes() {
             _ => format!("ERR Error running script (call to f_1): @user_script:1: -{plain}"),
         });
         // The same where the script returns the error.
-        if answer.code != "ERR" {
-            ways.push(format!("@user_script: 98: -{plain}"));
-        }
+        let mark = if answer.code == "ERR" { "" } else { "-" };
+        ways.push(format!("@user_script: 98: {mark}{plain}"));
         if answer.code == "EXECABORT" {
             ways.truncate(1);
         }

@@ -149,7 +149,8 @@ fn lone_user() -> StoreError {
     let why = "there is a user name without a password, so nobody can log in";
     StoreError::new(ErrorKind::Invalid, why).with_hint(
         "a password alone stands behind a colon: redis://:password@host; for a user write \
-         redis://user:password@host, or set a password file",
+         redis://user:password@host, or set a password file; beside user= write pass=, beside \
+         sentinel_user= sentinel_pass=",
     )
 }
 

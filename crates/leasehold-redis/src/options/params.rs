@@ -75,7 +75,7 @@ pub(crate) fn only_native(name: &str, why: &str) -> Invalid {
 
 pub(super) fn parse_db(text: &str) -> Result<i64, Invalid> {
     text.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
-        let why = format!("the database {text:?} is not a number");
+        let why = format!("the database {text:?} is not a number from 0");
         Invalid::new(why, "write redis://host/2 for database 2")
     })
 }

@@ -13,8 +13,8 @@ use super::{RedisAddress, RedisOptions};
 /// What stands for a secret.
 const HIDDEN: &str = "***";
 
-const EXAMPLE: &str = "write redis://user:password@host:6379/0; percent-encode special characters \
- in user and password";
+const EXAMPLE: &str = "write redis://user:password@host:6379/0, or \
+ redis+unix:///path?user=U&pass=P; percent-encode special characters in user and password";
 
 impl RedisOptions {
     /// Parses a URL:
@@ -23,7 +23,7 @@ impl RedisOptions {
     /// redis://[user:password@]host[:port][/db][?parameters]
     /// rediss://…                                 the same with TLS
     /// valkey://…  valkeys://…                    the same
-    /// redis+unix://[user:password@]/path[?parameters]
+    /// redis+unix:///path[?parameters]            with the login as user= and pass=
     /// redis-sentinel://[user:password@]h1[:port],h2,h3/name-of-the-primary[/db][?parameters]
     /// rediss-sentinel://…                        the same with TLS
     /// ```

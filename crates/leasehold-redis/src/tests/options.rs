@@ -65,7 +65,7 @@ fn what_is_left_out_has_a_default() {
 fn what_cannot_work_is_named() {
     let urls = r#"redis://h:99999/ port
         redis://h/x "x"
-        redis://h/-1 "-1"
+        redis://h/-1 "-1" is not a number from 0
         http://h/ http
         redis://h/?tokn=1 tokn
         redis://h/?retention=5 retention
@@ -117,6 +117,8 @@ fn what_cannot_work_is_named() {
     assert!(nameless.iter().all(|it| it.check().is_err()));
     let hint = refused("redis://h/?tokn=1").hint.unwrap();
     assert!(hint.contains("prefix, retention"), "{hint}");
+    let hint = refused("redis+unix://u:hush@/s").hint.unwrap();
+    assert!(hint.contains("redis+unix:///path?user="), "{hint}");
     let message = refused("redis://u:hunter2@h:x/").message;
     assert!(!message.contains("hunter2"), "{message}");
 }

@@ -8,6 +8,7 @@ use leasehold_store::trial::Trial;
 
 use crate::connection::rights::Rights;
 use crate::options::RedisOptions;
+use crate::options::acknowledge::AcknowledgedBy;
 use crate::options::restart::Restart;
 
 /// What a server is for.
@@ -106,6 +107,12 @@ impl Facts {
     pub(super) fn is_quarantined(&self) -> bool {
         let votes = self.part == Part::Voter && !self.options.is_classic();
         (votes && !self.votes_at_once) || self.options.restart != Restart::Trust
+    }
+
+    /// Whether grants and renewals count only once such a policy's servers have them.
+    pub(super) fn acknowledges(&self, who: impl FnOnce(AcknowledgedBy) -> bool) -> bool {
+        let policy = self.options.acknowledge;
+        policy.is_some_and(|policy| policy.renewals && who(policy.by))
     }
 
     /// The replicas that are connected: how each is called, whether it is in

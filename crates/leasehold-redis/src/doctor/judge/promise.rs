@@ -117,6 +117,10 @@ fn as_it_keeps_data(facts: &Facts) -> String {
     let exclusion = match (is_synced_always(facts), alone) {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
+        (_, false) if facts.acknowledges(|_| true) => {
+            "until the server loses data, or a replica is promoted that has lost its data or did \
+             not acknowledge a lock"
+        }
         (_, false) => "until the server loses data or a replica is promoted",
     };
     format!(

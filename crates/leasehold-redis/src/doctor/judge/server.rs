@@ -8,6 +8,7 @@ use leasehold_store::report::Severity::{Fine, Note, Unsafe, Warning};
 use super::super::facts::{Clock, Facts, Part, Replica};
 use super::{CLOCK, EVICTION};
 use crate::options::RedisAddress;
+use crate::options::acknowledge::AcknowledgedBy;
 use crate::options::restart::Quarantine;
 
 /// A replica of which nothing was heard for so many seconds is behind.
@@ -36,11 +37,13 @@ fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
     said.to_owned() + if rise { of_tokens } else { "" }
 }
 
+/// Whether a grant is on the disk before it counts: by the server's settings, or as clients ask.
 pub(super) fn is_synced_always(facts: &Facts) -> bool {
+    let asked = facts.acknowledges(|by| matches!(by, AcknowledgedBy::Disk { .. }));
     // While another process writes the file anew, this setting leaves out every sync.
     let leaves_out = facts.config("no-appendfsync-on-rewrite") == Some("yes");
     let always = facts.config("appendfsync") == Some("always") && !leaves_out;
-    facts.info("aof_enabled") == "1" && always
+    facts.info("aof_enabled") == "1" && (always || asked)
 }
 
 /// The policy by which a server may evict locks; empty if it does not say whether it does. All
@@ -122,7 +125,7 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
             }
         }),
         ("1", _) if is_synced_always(facts) => {
-            finding(Fine, "append-only file, appendfsync always")
+            finding(Fine, "append-only file, synced before a grant counts")
         }
         ("1", _) => {
             let found = match facts.config("appendfsync") {
@@ -155,19 +158,16 @@ pub(super) fn persistence(facts: &Facts) -> Finding {
 /// Findings about writes to disk that fail.
 pub(super) fn disk(facts: &Facts) -> Vec<Finding> {
     let failing = [
-        ("rdb_last_bgsave_status", "its last snapshot failed"),
+        ("rdb_last_bgsave", "its last snapshot failed"),
+        ("aof_last_write", "it cannot write its append-only file"),
         (
-            "aof_last_write_status",
-            "it cannot write its append-only file",
-        ),
-        (
-            "aof_last_bgrewrite_status",
+            "aof_last_bgrewrite",
             "it could not rewrite its append-only file",
         ),
     ];
     failing
         .into_iter()
-        .filter(|(field, _)| facts.info(field) == "err")
+        .filter(|(of, _)| facts.info(&format!("{of}_status")) == "err")
         .map(|(_, found)| {
             Finding::new(Warning, "disk", found)
                 .meaning("it may refuse all writes, including those of locks")
@@ -245,7 +245,7 @@ pub(super) fn isolation(facts: &Facts) -> Option<Finding> {
             .remedied("set min-replicas-to-write to the number of replicas"),
         (Some("0"), _, None) => of_none
             .meaning(
-                "a primary that is cut off from its replicas keeps granting after a replica was \
+                "a primary that is cut off with clients may keep granting after a replica was \
                  promoted",
             )
             .remedied(

@@ -6,6 +6,7 @@ use super::promise::{CLUSTER, NOTHING, REDLOCK, WITHOUT_QUARANTINE};
 use super::*;
 use crate::connection::rights::{MissingPermission, Rights};
 use crate::options::RedisOptions;
+use crate::options::acknowledge::{Acknowledge, AcknowledgedBy};
 use crate::options::restart::{Quarantine, Restart};
 
 /// A server of which there is nothing to complain.
@@ -410,6 +411,23 @@ fn who_acknowledges_is_counted() {
     let (severity, means) = judged(2, 2, 2);
     assert_eq!(severity, Severity::Note);
     assert!(means.contains("no lock is granted"), "{means}");
+}
+
+/// What replicas or a disk have before it counts is not lost with the rest.
+#[test]
+fn what_is_acknowledged_is_promised() {
+    let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
+    let mut facts = with(replica, "min-replicas-to-write=1");
+    facts.options.acknowledge = Some(Acknowledge::replicas(1));
+    says(promised(&facts), ["did not acknowledge a lock"]);
+    let mut facts = with("", "appendfsync=everysec");
+    let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 0 });
+    facts.options.acknowledge = Some(disk);
+    assert_eq!(complaints(&facts), []);
+    says(promised(&facts), ["also over a restart"]);
+    // A restart brings back what was not renewed there.
+    facts.options.acknowledge = Some(disk.renewals(false));
+    says(promised(&facts), ["until the server loses data"]);
 }
 
 /// Whatever the server does not tell is said to be unknown, and not guessed: without a field, each

@@ -102,6 +102,7 @@ pub(super) fn together(facts: &[Facts], trial: Option<&Trial>, quorum: usize) ->
         findings.extend(rights::listing(trial));
     }
     findings.extend(spread(facts));
+    findings.extend(twins(facts));
     findings
 }
 
@@ -133,6 +134,21 @@ fn spread(facts: &[Facts]) -> Option<Finding> {
             .meaning("some servers expire leases earlier than their holders expect")
             .remedied("synchronise all clocks with a time service that slews and never steps them"),
     })
+}
+
+/// Two names of one server.
+fn twins(facts: &[Facts]) -> Option<Finding> {
+    let pair = facts.iter().enumerate().find_map(|(at, one)| {
+        let run = one.info("run_id");
+        let is_same = |other: &&Facts| !run.is_empty() && other.info("run_id") == run;
+        Some([one, facts[..at].iter().find(is_same)?])
+    });
+    let [one, other] = pair?.map(|it| it.options.address.shown());
+    let found = format!("{one} is the same server as {other}");
+    let finding = Finding::new(Severity::Warning, "vote", found)
+        .meaning("while it is down, both votes are missing")
+        .remedied("name each server once, by one address");
+    Some(finding)
 }
 
 /// Whether a voter votes, or a server that keeps all locks grants.

@@ -179,6 +179,10 @@ fn all_servers_together() {
     (a.part, b.part) = (Part::Voter, Part::Voter);
     let trial = Trial::default();
     assert_eq!(worst(&[a.clone(), b.clone()], &trial), Some(Severity::Fine));
+    let [twin, other] = [with("run_id=1", ""), with("run_id=2", "")];
+    assert_eq!(worst(&[twin.clone(), other], &trial), Some(Severity::Fine));
+    let twice = together(&[twin.clone(), twin], Some(&trial), 2);
+    says(&twice.last().unwrap().found, ["is the same server as"]);
     b.clock = b.clock.map(|clock| Clock {
         ahead: 3_000_000,
         ..clock

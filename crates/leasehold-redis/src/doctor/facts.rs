@@ -75,7 +75,7 @@ pub(super) struct Clock {
 /// What a boot marker says. One server on its own grants where one of several votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vote {
-    /// It has never been used in a set.
+    /// It has no marker: it is new, or has lost its data.
     Unmarked,
     /// It was restarted, and has not been asked since.
     Restarted,

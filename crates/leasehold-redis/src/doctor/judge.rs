@@ -154,24 +154,27 @@ fn twins(facts: &[Facts]) -> Option<Finding> {
 /// Whether a voter votes, or a server that keeps all locks grants.
 pub(super) fn votes(vote: Vote, part: Part) -> Finding {
     let alone = part != Part::Voter;
-    let check = if alone { "quarantine" } else { "vote" };
+    let (check, does) = match alone {
+        true => ("quarantine", "grants"),
+        false => ("vote", "votes"),
+    };
     let finding = |found: &str| Finding::new(Severity::Warning, check, found);
-    let seconds = |left: Duration| left.as_secs() + 1;
+    let starts = format!("its quarantine starts with the next claim; after that it {does}");
     let finding = match (vote, alone) {
-        (Vote::Now, true) => return Finding::new(Severity::Fine, check, "it grants"),
-        (Vote::Now, false) => return Finding::new(Severity::Fine, check, "it votes"),
-        (Vote::After(left), true) => finding(&format!("it grants again after {} s", seconds(left)))
-            .meaning("until then holders keep their locks, and everybody else waits"),
-        (Vote::After(left), false) => finding(&format!("it votes again after {} s", seconds(left)))
-            .meaning("until then the other servers must form the quorum without it"),
-        (Vote::Restarted, true) => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the first claim; after that it grants again"),
-        (Vote::Restarted, false) => finding("it was restarted, and has received no claim since")
-            .meaning("its quarantine starts with the next claim; after that it votes again"),
-        (Vote::Unmarked, true) => finding("it has no mark: it is new, or has lost its data")
-            .meaning("its quarantine starts with the first claim; after that it grants"),
-        (Vote::Unmarked, false) => finding("it has never been used in a set")
-            .meaning("its quarantine starts with the first claim; after that it votes"),
+        (Vote::Now, _) => return Finding::new(Severity::Fine, check, format!("it {does}")),
+        (Vote::After(left), _) => {
+            let again = format!("it {does} again after {} s", left.as_secs() + 1);
+            finding(&again).meaning(match alone {
+                true => "until then holders keep their locks, and everybody else waits",
+                false => "until then the other servers must form the quorum without it",
+            })
+        }
+        (Vote::Restarted, _) => {
+            finding("it was restarted, and has received no claim since").meaning(starts)
+        }
+        (Vote::Unmarked, _) => {
+            finding("it has no mark: it is new, or has lost its data").meaning(starts)
+        }
         (Vote::Foreign, true) => {
             let found = "it belongs to clients with other settings";
             return Finding::new(Severity::Unsafe, check, found)
@@ -189,7 +192,9 @@ pub(super) fn votes(vote: Vote, part: Part) -> Finding {
         }
     };
     finding.remedied(match vote {
-        Vote::Unmarked => "if it is new, run leasehold init -S URL",
+        Vote::Unmarked => {
+            "if it is new, run leasehold init -S URL, and never if it has lost its data"
+        }
         _ => "nothing: the quarantine ends by itself",
     })
 }

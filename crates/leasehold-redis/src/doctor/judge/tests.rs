@@ -121,7 +121,8 @@ fn a_voter_may_forget_and_a_node_is_one_of_many() {
         let expected = [(Warning, "vote"), (Note, "persistence")];
         assert_eq!(complaints(&voter), expected);
     }
-    says(votes(Vote::Unmarked, Part::Voter).found, ["has lost its data"]);
+    let unmarked = votes(Vote::Unmarked, Part::Voter);
+    says(unmarked.found, ["has lost its data"]);
     let mut node = with("cluster_enabled=1", "");
     (node.part, node.trial) = (Part::Node, None);
     assert_eq!(complaints(&node), []);

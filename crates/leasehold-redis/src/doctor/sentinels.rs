@@ -37,7 +37,9 @@ pub(super) type Asked = (String, Result<View, StoreError>);
 
 /// Asks each Sentinel of the URL, and judges what all say.
 pub(super) async fn examine(search: &Search) -> Vec<Finding> {
-    let asked = search.nodes.iter().map(async |node: &Address| {
+    // One that is named twice is asked once.
+    let nodes: BTreeSet<_> = search.nodes.iter().collect();
+    let asked = nodes.into_iter().map(async |node: &Address| {
         let view = async {
             let sentinel = search.reach(node, None).await?;
             look(&sentinel, &search.sentinels.master).await
@@ -156,7 +158,8 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
             .remedied("name all of them")
     }));
     if findings.is_empty() {
-        let found = format!("all {all} name the same primary, and know each other");
+        let answered = views.len();
+        let found = format!("{answered} of {all} name the same primary, and know each other");
         findings.push(finding(Severity::Fine, found));
     }
     findings
@@ -251,8 +254,11 @@ mod tests {
         let asked = [
             ("s:1".to_owned(), Err(silent)),
             ("s:2".to_owned(), Ok(good())),
+            ("s:3".to_owned(), Ok(good())),
         ];
         let found = judge(&asked);
+        let agree = |one: &Finding| one.found.starts_with("2 of 3 name the same primary");
+        assert!(found.iter().any(agree), "{found:?}");
         let complaint = found.iter().find(|one| one.severity == Severity::Warning);
         assert_eq!(complaint.unwrap().server.as_deref(), Some("s:1"));
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold_core::{Command, Deadlines, End, GRACE, Reply, Transmit};
 
-use super::Session;
 use super::claim_handle::ClaimHandle;
 use super::request::{AcquireRequest, mismatch};
+use super::{Session, check_reply};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::observe::Acquiring;
@@ -138,7 +138,8 @@ fn answer_all(
         Ok(None) => Ok(Some(Err(ONE_BY_ONE))),
         Ok(Some(AllAnswer::All(answers))) => {
             for ((claim, sent), answer) in parts.zip(answers) {
-                claim.answer(sent, Ok(answer));
+                let checked = check_reply(&sent.command, answer);
+                claim.answer(sent, checked.map_err(Some));
             }
             Ok(Some(Ok(())))
         }
@@ -147,7 +148,8 @@ fn answer_all(
                 let blocked_until = answer.at;
                 let busy = Reply::Busy { blocked_until };
                 let reply = if at == part { answer.reply } else { busy };
-                claim.answer(sent, Ok(Answer { reply, ..answer }));
+                let checked = check_reply(&sent.command, Answer { reply, ..answer });
+                claim.answer(sent, Ok(checked.map_err(|error| (at, error))?));
             }
             match answer.reply {
                 Reply::Mismatch { in_use } => Err((part, mismatch(requests[part].mode, in_use))),

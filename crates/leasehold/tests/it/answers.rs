@@ -58,8 +58,10 @@ async fn the_error_of_several_keys_names_the_one_that_was_lost() {
 /// It would pass for a claim that has expired, and another would be made for ever.
 #[tokio::test]
 async fn a_reply_to_another_command_is_an_error() {
+    let store = MemoryStore::new();
+    let other = client_of(Arc::new(store.client())).await;
     let store = Altered {
-        store: MemoryStore::new(),
+        store,
         step: |answer| Answer {
             reply: Reply::Done,
             ..answer
@@ -70,6 +72,13 @@ async fn a_reply_to_another_command_is_an_error() {
     let mutex = client.mutex("k").unwrap();
     let locked = soon("an answer", mutex.lock()).await;
     fails(locked, ErrorKind::Corrupt, &["Done to a claim"]);
+    // Also to several at once, whether the store has granted them or not.
+    let _held = other.mutex("held").unwrap().lock().await.unwrap();
+    for keys in [["a", "b"], ["c", "held"]] {
+        let both = client.multi(keys).unwrap();
+        let locked = soon("an answer", both.lock()).await;
+        fails(locked, ErrorKind::Corrupt, &["Done to a claim"]);
+    }
 }
 
 // ---- what a public method answers ----

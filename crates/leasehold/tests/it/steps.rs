@@ -15,7 +15,7 @@ pub(crate) use leasehold::core::{
 };
 use leasehold::core::{Command, Inbox};
 pub(crate) use leasehold::store::memory::MemoryStore;
-use leasehold::store::{Answer, Capabilities, Listening, Listing, Push, PushSink};
+use leasehold::store::{AllAnswer, Answer, Capabilities, Listening, Listing, Push, PushSink};
 pub(crate) use leasehold::store::{LockStore, Verbs as _};
 pub(crate) use leasehold::{
     Client, Error, ErrorKind, Lease, LeaseState, Loss, Released, Settings, StoreError,
@@ -239,6 +239,17 @@ impl LockStore for Altered {
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
         self.store.step(key, command).await.map(self.step)
+    }
+
+    async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
+        let all = self.store.claim_all(parts).await?;
+        Ok(all.map(|all| match all {
+            AllAnswer::All(all) => AllAnswer::All(all.into_iter().map(self.step).collect()),
+            AllAnswer::NotAll { part, answer } => AllAnswer::NotAll {
+                part,
+                answer: (self.step)(answer),
+            },
+        }))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {

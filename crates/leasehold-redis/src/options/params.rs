@@ -42,13 +42,13 @@ impl RedisOptions {
     }
 }
 
-/// The parameters of a URL's query.
-pub(crate) fn of_query(query: &str) -> Params {
-    let mut params = Params::new(url::form_urlencoded::parse(query.as_bytes()));
+/// The parameters of a URL's query, in which a plus is a space.
+pub(crate) fn of_query(query: &str) -> Result<Params, Invalid> {
+    let mut params = Params::of_query(&query.replace('+', " "))?;
     if params.get("acknowledge") == Some("none") {
         params.ignore(&["acknowledge_timeout", "acknowledge_renewals"]);
     }
-    params
+    Ok(params)
 }
 
 fn no_sentinel() -> Invalid {

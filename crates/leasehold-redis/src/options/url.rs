@@ -71,7 +71,7 @@ impl RedisOptions {
         if !in_path.is_empty() {
             options.db = parse_db(in_path)?;
         }
-        Ok((options, of_query(url.query().unwrap_or_default())))
+        Ok((options, of_query(url.query().unwrap_or_default())?))
     }
 
     /// Reads the parameters, and checks the whole. There may be others, which were read already.

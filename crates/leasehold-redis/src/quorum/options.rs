@@ -156,7 +156,7 @@ impl RedlockOptions {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (members, tail) = rest.split_at(end);
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-        let mut params = of_query(query);
+        let mut params = of_query(query)?;
         let said = NATIVE.into_iter().find(|it| params.get(it).is_some());
         let mut options = Self::new(Vec::new());
         params.read(PARAMS, &mut options)?;

@@ -72,6 +72,8 @@ fn what_cannot_work_is_named() {
         redis://h/?retention=1s retention
         redis://h/?response_timeout=1ms response_timeout
         redis://h/?prefix=lock: prefix
+        redis://h/?prefix=%FF prefix is not UTF-8
+        redis-sentinel://h/m?sentinel_pass=hush%FF sentinel_pass is not UTF-8
         redis://h/?ca=/x encrypted
         rediss://h/?cert=/x key
         rediss://h/?cert=/x&key= key

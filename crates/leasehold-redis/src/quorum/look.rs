@@ -1,7 +1,9 @@
 //! Inspects a key: what a majority of the members reports.
 
+use std::time::Duration;
+
 use leasehold_core::quorum::QuorumSize;
-use leasehold_core::{Holder, Key, Snapshot, StoreTime};
+use leasehold_core::{Holder, Key, Snapshot, StoreTime, Token};
 use leasehold_store::{ErrorKind, StoreError};
 
 use super::Inner;
@@ -60,4 +62,11 @@ pub(super) fn view(size: QuorumSize, seen: &[Snapshot], wall: StoreTime) -> Snap
         holders: holders.into_iter().collect(),
         waiters: Vec::new(),
     }
+}
+
+/// Up to which token a break makes void what was seen. That is no further ahead of the members'
+/// clocks than a claim may propose: a wrong clock here cannot use up the tokens.
+pub(super) fn void_up_to(seen: &Snapshot, wall: StoreTime, ahead: Duration) -> Token {
+    let most = wall.min(seen.clock + ahead);
+    Token::from(most.0.max(seen.last_token.get() + 1))
 }

@@ -10,6 +10,7 @@ use leasehold_core::{
 use leasehold_store::sync::timeout;
 use leasehold_store::{Answer, ErrorKind, StoreError, clock};
 
+use super::look::void_up_to;
 use super::report::Report;
 use super::rounds::{Bid, Known};
 use super::{Inner, RedlockStore};
@@ -133,19 +134,19 @@ impl RedlockStore {
         if classic && only.is_some() {
             return Err(classic::no_tokens());
         }
-        let seen = match classic {
-            true => Token::NONE,
-            false => inner.look(key).await?.last_token,
-        };
-        let up_to = match only {
-            // Nobody can have it, and it would use up the tokens below it.
-            Some(only) if only > seen => {
-                let (holders, token) = (0, seen);
-                return Ok(Reply::Broken { holders, token });
+        let up_to = if classic {
+            Token::NONE
+        } else {
+            let seen = inner.look(key).await?;
+            match only {
+                // Nobody can have it, and it would use up the tokens below it.
+                Some(only) if only > seen.last_token => {
+                    let (holders, token) = (0, seen.last_token);
+                    return Ok(Reply::Broken { holders, token });
+                }
+                Some(only) => only,
+                None => void_up_to(&seen, wall(), inner.options.max_ttl),
             }
-            Some(only) => only,
-            None if classic => Token::NONE,
-            None => Token::from(wall().0.max(seen.get() + 1)),
         };
         let whose = Voided::Key { by: by.clone() };
         let command = Command::Void(Void { up_to, whose });

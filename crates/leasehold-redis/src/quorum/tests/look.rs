@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::quorum::QuorumSize;
 use leasehold_core::*;
 
-use super::super::look::view;
+use super::super::look::{view, void_up_to};
 
 const NOW: StoreTime = StoreTime(1_000_000);
 
@@ -54,4 +54,21 @@ fn who_has_most_votes_is_shown_with_what_most_know() {
         let shown = holder.and_then(|holder| holder.claim.note.as_ref());
         assert_eq!(shown.map(|note| note.as_str()), note, "{seen:?}");
     }
+}
+
+#[test]
+fn a_break_by_a_clock_that_is_ahead_leaves_tokens_to_claims() {
+    let (ahead, year) = (Duration::from_secs(60), Duration::from_secs(31_536_000));
+    let mut seen = member(Some((1, "")));
+    for (wall, up_to) in [
+        (NOW, NOW),
+        (NOW + ahead, NOW + ahead),
+        (NOW + year, NOW + ahead),
+    ] {
+        assert_eq!(void_up_to(&seen, wall, ahead), Token::from(up_to.0));
+    }
+    // What was granted is void in any case.
+    seen.last_token = Token::from((NOW + year).0);
+    let above = Token::from((NOW + year).0 + 1);
+    assert_eq!(void_up_to(&seen, NOW, ahead), above);
 }

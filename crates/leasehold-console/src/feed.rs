@@ -97,7 +97,7 @@ impl Feed {
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
         let mut listing = client.listing(&self.pattern);
-        let mut waited_for = Vec::new();
+        let (mut waited_for, mut failed) = (Vec::new(), false);
         loop {
             self.tell(Update::Asked).await;
             let asked = Instant::now();
@@ -105,13 +105,17 @@ impl Feed {
                 Ok(Some(page)) => page,
                 Ok(None) => break,
                 Err(error) => {
+                    failed = true;
                     self.failed(error).await;
                     continue;
                 }
             };
-            // A name is looked for, and then looked at.
-            let trips = if page.keys.is_empty() { 1 } else { 2 };
-            self.load.record(asked.elapsed(), trips);
+            // The first answer after an error may have been waited for until the server came back.
+            if !std::mem::take(&mut failed) {
+                // A name is looked for, and then looked at.
+                let trips = if page.keys.is_empty() { 1 } else { 2 };
+                self.load.record(asked.elapsed(), trips);
+            }
             let views = page.keys.iter().map(KeyView::from).collect();
             let skipped = page.skipped.into_iter();
             let skipped = skipped.map(|it| (it.name, it.error.to_string()));
@@ -218,6 +222,26 @@ mod tests {
         };
         assert!(matches!(told, Update::Failed(_)), "{told:?}");
         drop(held);
+    }
+
+    /// Else a screen shows nothing new for up to 95 s after an outage.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_answer_after_an_error_is_no_load() {
+        let store = TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_unavailable();
+        let (load, second) = (Load::default(), Duration::from_secs(1));
+        let mut updates = begin(client, second, load, "*", None);
+        let mut ended = None;
+        let paused = loop {
+            match (updates.recv().await.unwrap(), ended) {
+                (Update::Failed(_), _) => store.make_slow(second * 3),
+                (Update::Ended(_), _) => ended = Some(Instant::now()),
+                (Update::Began, Some(ended)) => break Instant::now() - ended,
+                _ => {}
+            }
+        };
+        assert!(paused < second, "{paused:?}");
     }
 
     /// Else each change of a filter would be load for which nothing pauses.

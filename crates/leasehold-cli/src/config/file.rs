@@ -76,7 +76,7 @@ impl LookedFor {
             Err(error) if self.whose == Whose::Named => return Err(self.cannot_read(&error)),
             Err(error) => {
                 self.state = match error.kind() {
-                    ErrorKind::NotFound | ErrorKind::NotADirectory => "absent",
+                    ErrorKind::NotFound | ErrorKind::NotADirectory if !dangles(&path) => "absent",
                     // As where a service was started by root, and has the home of root.
                     ErrorKind::PermissionDenied if path.metadata().is_err() => "inaccessible",
                     _ => return Err(self.cannot_read(&error)),
@@ -98,8 +98,11 @@ impl LookedFor {
     fn cannot_read(&self, error: &io::Error) -> Failure {
         let failure = Failure::usage(format!("cannot read {}: {error}", self.path.display()));
         failure.hint(match (self.whose, error.kind()) {
-            (Whose::Named, ErrorKind::NotFound) => {
+            (Whose::Named, ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 "--config and LEASEHOLD_CONFIG name a file that is there"
+            }
+            (_, ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                "a symbolic link leads to nothing: correct or remove it"
             }
             (_, ErrorKind::PermissionDenied) => {
                 "let its readers read it, or name another file with --config"
@@ -107,6 +110,13 @@ impl LookedFor {
             _ => "name another file with --config",
         })
     }
+}
+
+/// Whether that, or its directory, is a symbolic link to nothing, as where a disk is not mounted yet.
+/// Without that file the locks could be in another store.
+fn dangles(path: &Path) -> bool {
+    let mut links = path.ancestors().take(2);
+    links.any(|link| link.symlink_metadata().is_ok() && link.metadata().is_err())
 }
 
 /// Whether it is the file that has nothing in it, whoever made the link to it.

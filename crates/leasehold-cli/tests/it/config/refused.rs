@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::{Place, write};
 use crate::common::*;
@@ -171,4 +171,19 @@ async fn a_file_that_others_can_write_to_is_refused() {
         says(&refused, [name, cause, "(mode 0646)", "chmod go-w"]);
         fs::remove_file(&path).unwrap();
     }
+}
+
+/// Else the locks would be taken in another store, as long as a disk is not mounted.
+#[tokio::test]
+async fn a_link_to_nothing_is_no_absent_file() {
+    let place = Place::new();
+    let (file, nothing) = (place.user(), place.path("nothing"));
+    let said = ["cannot read", "a symbolic link leads to nothing"];
+    symlink(&nothing, &file).unwrap();
+    says(place.refused("").await, said);
+    fs::remove_file(&file).unwrap();
+    let directory = file.parent().unwrap();
+    fs::remove_dir(directory).unwrap();
+    symlink(&nothing, directory).unwrap();
+    says(place.refused("").await, said);
 }

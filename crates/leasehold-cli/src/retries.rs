@@ -224,16 +224,19 @@ impl<'a> Retries<'a> {
         waiting.min(limit.saturating_sub(outage.unwrap_or_default()))
     }
 
-    /// Tells what the store answers while the library waits. Completes when the outage has lasted
-    /// as long as it may.
+    /// Completes when the outage, if there is one, has lasted as long as it may: with its failure.
+    pub(crate) fn over(&self) -> impl Future<Output = Option<Failure>> + use<> {
+        let left = self.left_for_the_store();
+        // Where the wait for the lock is all that limits the outage, it is not over before that.
+        let last = self.outage().filter(|_| self.patience.retry_for.is_some());
+        OptionFuture::from(last.map(|last| sleep(left).map(|()| last)))
+    }
+
+    /// Tells what the store answers while the library waits, until the outage is over.
     pub(crate) async fn follow(&mut self, answers: &mut Receiver<Option<Failure>>) -> Failure {
         loop {
-            let left = self.left_for_the_store();
-            // Where the wait for the lock is all that limits the outage, it is not over before that.
-            let last = self.outage().filter(|_| self.patience.retry_for.is_some());
-            let over = last.map(|last| sleep(left).map(|()| last));
             tokio::select! {
-                Some(failure) = OptionFuture::from(over) => return failure,
+                Some(failure) = self.over() => return failure,
                 Ok(()) = answers.changed() => {
                     match answers.borrow_and_update().clone() {
                         Some(failure) => self.unusable(&failure),

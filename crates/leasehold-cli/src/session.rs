@@ -43,7 +43,10 @@ impl<'a> Session<'a> {
         let open = async |retries: &mut Retries<'_>| {
             let observer = retries.not_now.clone();
             let opening = builder(store).settings(settings.clone()).observer(observer);
-            Ok::<_, Failure>(opening.connect().await?)
+            tokio::select! {
+                opened = opening.connect() => opened.map_err(Failure::from),
+                Some(failure) = retries.over() => Err(failure),
+            }
         };
         let client = retries.retry(&mut signals, open).await?;
         retries.usable();

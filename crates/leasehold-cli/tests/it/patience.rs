@@ -7,7 +7,7 @@ use crate::failover::begin_all;
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::proxy::{Direction, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Nobody listens on port 1.
 const NOBODY: &str = "redis://127.0.0.1:1/";
@@ -320,4 +320,17 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     ends(&url, arguments, 75).await;
 
     ends(NOBODY, "elect --retry-for 300ms k -- true", 69).await;
+}
+
+/// A store that does not answer would be waited for as long as a connection may take.
+#[tokio::test]
+async fn the_last_try_ends_with_the_time_for_retries() {
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("redis://{}/", silent.local_addr().unwrap());
+    let process = saying(&url, "run -n --retry-for 1s k -- true", "; trying again").await;
+    let _listener = silent.listen(8).unwrap();
+    let ended = process.finish().await;
+    ended.has_ended_saying(Some(69), "gave up after ");
+    ended.has_not_said("no answer");
 }

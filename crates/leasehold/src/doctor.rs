@@ -24,8 +24,8 @@ pub use crate::store::report::{Finding, Report, Severity};
 use crate::sync::check_runtime;
 
 /// Examines the store at `url`. It takes a second or two, uses a lock whose key begins with
-/// `leasehold-doctor/`, and leaves no data in the store. It uses no lock if that would start the
-/// quarantine of a server that is new or was restarted.
+/// `leasehold-doctor/`, and leaves in the store only what makes later tokens rise. It uses no lock
+/// if that would start the quarantine of a server that is new or was restarted.
 ///
 /// A fault of a server, or a server that cannot be reached, is a finding and not an error.
 ///

@@ -101,6 +101,13 @@ impl ConnectionManager {
         }
     }
 
+    /// The same, or that it is not known.
+    pub(crate) fn failure(&self) -> StoreError {
+        let place = || self.endpoint.options.address.shown();
+        let last = self.last_failure();
+        last.unwrap_or_else(|| errors::no_connection_to(&place()))
+    }
+
     /// This client asks for a lock: from now on, a quarantine that the server needs
     /// starts whenever the connection is opened again.
     pub(crate) fn note_claim(&self) {
@@ -116,7 +123,7 @@ impl ConnectionManager {
         let limit = self.endpoint.options.response_timeout;
         // Most find it open: what waits does not make every request larger.
         let settled = Box::pin(self.settled(limit, errors::is_answered)).await;
-        settled.map_err(|last| errors::no_connection(last.as_ref()))
+        settled.map_err(|_| self.failure())
     }
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.

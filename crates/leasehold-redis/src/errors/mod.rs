@@ -338,7 +338,13 @@ pub(super) fn silent(limit: Duration) -> StoreError {
     unavailable(format!("no answer within {}", written(limit)))
 }
 
-/// There is no connection, so nothing can have been carried out.
+/// There is no connection to that place yet, so nothing can have been carried out.
+pub(super) fn no_connection_to(place: &str) -> StoreError {
+    unavailable(format!("there is no connection to {place}"))
+        .with_hint("is the server running, and reachable from here?")
+}
+
+/// The same, where the last reason may be known.
 pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
     let Some(last) = last else {
         return unavailable("there is no connection to the server");

@@ -191,8 +191,7 @@ impl Cluster {
     ) -> Result<Option<Arc<Connection>>, StoreError> {
         let link = self.link(node);
         if !link.is_up() {
-            let failed = link.last_failure();
-            *why = failed.unwrap_or_else(|| errors::no_connection(None));
+            *why = link.failure();
         }
         tokio::select! {
             connection = link.connection() => connection.map(Some),

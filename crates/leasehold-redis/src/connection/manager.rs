@@ -103,9 +103,8 @@ impl ConnectionManager {
 
     /// The same, or that it is not known.
     pub(crate) fn failure(&self) -> StoreError {
-        let place = || self.endpoint.options.address.shown();
-        let last = self.last_failure();
-        last.unwrap_or_else(|| errors::no_connection_to(&place()))
+        let unknown = || errors::no_connection_to(&self.endpoint.options.address.shown());
+        self.last_failure().unwrap_or_else(unknown)
     }
 
     /// This client asks for a lock: from now on, a quarantine that the server needs
@@ -136,7 +135,7 @@ impl ConnectionManager {
             }
             None => self.settled(Duration::MAX, |_| true).await,
         };
-        let failed = |last: Option<StoreError>| last.unwrap_or_else(|| errors::no_connection(None));
+        let failed = |last: Option<StoreError>| last.unwrap_or_else(|| self.failure());
         settled.map(drop).map_err(failed)
     }
 

@@ -112,8 +112,8 @@ impl LookedFor {
     }
 }
 
-/// Whether that, or its directory, is a symbolic link to nothing, as where a disk is not mounted yet.
-/// Without that file the locks could be in another store.
+/// Whether it, or its directory, is a symbolic link to nothing, as where a disk is not mounted
+/// yet. Without that file the locks could be in another store.
 fn dangles(path: &Path) -> bool {
     let mut links = path.ancestors().take(2);
     links.any(|link| link.symlink_metadata().is_ok() && link.metadata().is_err())

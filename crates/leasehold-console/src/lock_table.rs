@@ -244,6 +244,13 @@ impl LockTable {
         self.asked.map(|asked| now.saturating_duration_since(asked))
     }
 
+    /// Why the locks may be others by now, if they may.
+    pub fn error(&self) -> Option<String> {
+        let unread = || "not all locks have been read yet".to_owned();
+        let failure = self.failure.as_ref().map(ToString::to_string);
+        failure.or_else(|| (!self.complete).then(unread))
+    }
+
     /// How old the last answer is; `None` before the first.
     pub fn data_age(&self, now: Instant) -> Option<Duration> {
         self.answered.map(|at| now.saturating_duration_since(at))

@@ -21,6 +21,7 @@ use super::reader::Look;
 use super::selection::{Selection, TableView};
 use crate::histories::{History, no_room};
 use crate::lock_table::LockTable;
+use crate::view::KeyView;
 
 /// So often at least, as times go on.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -138,11 +139,7 @@ impl Page {
             Some(known) => known.borrow().clone(),
             None => Some(Err(no_room())),
         };
-        let lock = |table: &LockTable| {
-            let lock = table.lock(key).map(|lock| lock.view.clone());
-            (lock, table.unreadable.get(key).cloned())
-        };
-        let lock = self.shared.reader.with(lock);
+        let lock = self.shared.reader.with(|table| seen(table, key));
         let lock = LockView::new(key.clone(), lock, history);
         if let Some((sent, at)) = &details.sent
             && *sent == lock
@@ -156,8 +153,31 @@ impl Page {
     }
 }
 
+/// A lock that is in use, or why it cannot be said whether it is.
+fn seen(table: &LockTable, key: &str) -> (Option<KeyView>, Option<String>) {
+    let lock = table.lock(key).map(|lock| lock.view.clone());
+    let unknown = || table.error().filter(|_| lock.is_none());
+    let why = table.unreadable.get(key).cloned().or_else(unknown);
+    (lock, why)
+}
+
 fn data(name: &str, value: &impl serde::Serialize) -> Event {
     // Strings and numbers can always be written.
     let text = serde_json::to_string(value).unwrap_or_default();
     Event::default().event(name).data(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock_table::tests::{held_since, table};
+
+    #[test]
+    fn a_lock_that_was_not_read_is_not_said_to_be_free() {
+        let (lock, why) = seen(&LockTable::default(), "k");
+        assert!(lock.is_none() && why.is_some(), "{lock:?}");
+        let table = table(vec![held_since("k", 1, 0)]);
+        assert!(matches!(seen(&table, "k"), (Some(_), None)));
+        assert!(matches!(seen(&table, "free"), (None, None)));
+    }
 }

@@ -27,7 +27,7 @@ pub(super) struct WaitsView {
     deadlocks: Vec<DeadlockView>,
     /// How many keys and claims have no room.
     more: usize,
-    /// Why the store could not be read the last time.
+    /// Why the store could not be read the last time, or not yet.
     error: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl WaitsView {
     pub(super) fn of(table: &LockTable) -> Self {
         let mut view = Self {
             deadlocks: table.deadlocks.clone(),
-            error: table.failure.as_ref().map(ToString::to_string),
+            error: table.error(),
             ..Self::default()
         };
         let works = works(table);

@@ -48,7 +48,7 @@ pub(super) struct TableView {
     total: usize,
     waiting: usize,
     pub(super) rows: Vec<RowView>,
-    /// Why the store could not be read the last time.
+    /// Why the store could not be read the last time, or not yet.
     error: Option<String>,
     deadlocks: usize,
     /// The first of them, as a sentence.
@@ -96,7 +96,7 @@ impl Selection {
             total: matching.len(),
             waiting: matching.iter().map(|lock| lock.waiting).sum(),
             rows: matching.iter().take(self.limit).map(row).collect(),
-            error: locks.failure.as_ref().map(ToString::to_string),
+            error: locks.error(),
             deadlocks: locks.deadlocks.len(),
             deadlock: locks.deadlocks.first().map(|first| first.sentence.clone()),
         }
@@ -158,6 +158,14 @@ mod tests {
         assert!(is_taken(1, 1) && is_taken(LONGEST_PATTERN, LONGEST_TABLE));
         assert!(!is_taken(0, 1) && !is_taken(LONGEST_PATTERN + 1, 1));
         assert!(!is_taken(1, 0) && !is_taken(1, LONGEST_TABLE + 1));
+    }
+
+    /// Else a store that does not answer would be one without locks.
+    #[test]
+    fn a_table_that_was_not_read_has_an_error() {
+        let error = |table: &LockTable| Selection::default().of(table).error;
+        assert!(error(&LockTable::default()).is_some());
+        assert_eq!(error(&table(vec![])), None);
     }
 
     #[test]

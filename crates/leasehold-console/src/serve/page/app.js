@@ -82,7 +82,8 @@ const pause = (ms, signal) => new Promise((done) => {
 function connected(error, age) {
   state.since = null;
   $("state").classList.toggle("bad", Boolean(error));
-  const text = error ? `this is ${spoken(age)} old: ${error}` : "live";
+  const old = age == null ? "" : `this is ${spoken(age)} old: `;
+  const text = error ? old + error : "live";
   if ($("state").textContent !== text) $("state").textContent = text;
 }
 
@@ -500,7 +501,7 @@ function decoded(text) {
 async function route() {
   const [, name = "", ...rest] = location.hash.split("/");
   const key = name === "lock" ? decoded(rest.join("/")) : "";
-  const view = name in views ? name : "locks";
+  const view = Object.hasOwn(views, name) ? name : "locks";
   document.title = key ? `${key} – leasehold` : "leasehold";
   try {
     state.info ??= await askJson("/api/v1/info");

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::thread;
 
+use leasehold_console::ConsoleError;
 use leasehold_console::top::{TopOptions, top as show};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use tokio::runtime::Handle;
@@ -58,7 +59,11 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     for broke in broke {
         printer.notice(&broke);
     }
-    ended.map(|()| exit::OK).map_err(Failure::from)
+    match ended {
+        // A terminal that has gone away sends SIGHUP, too, which may be heard later.
+        Err(ConsoleError::Terminal(_)) if tcgetattr(io::stdin()).is_err() => Ok(exit::OK),
+        ended => ended.map(|()| exit::OK).map_err(Failure::from),
+    }
 }
 
 /// Refuses what cannot show a full screen.

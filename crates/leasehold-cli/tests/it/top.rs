@@ -1,6 +1,6 @@
 //! `leasehold top` at a terminal: what its screen shows, and that the terminal is as before.
 
-use crate::common::pty::Terminal;
+use crate::common::pty::{Terminal, end_without_terminal};
 use crate::common::*;
 use rustix::process::{Pid, kill_process};
 use std::fs;
@@ -87,6 +87,13 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
         }
         ends_and_restores(terminal, &before);
     }
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_it() {
+    let store = Store::local();
+    let status = end_without_terminal(store.command("top"), "no locks");
+    assert_eq!(status.code(), Some(0));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod keys;
 mod model;
 mod view;
 
+use std::mem::ManuallyDrop;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -179,7 +180,9 @@ impl Top {
 
 /// Standard output as a full screen. The terminal is as it was before when this is dropped, and when
 /// anything panics.
-struct Screen(DefaultTerminal);
+///
+/// The drop of `DefaultTerminal` would write once more, and panic where nothing can be written.
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
 /// Whether there is one: it is left once, whoever leaves it.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -200,7 +203,8 @@ impl Screen {
         let mut out = io::stdout();
         let entered = execute!(out, EnterAlternateScreen, EnableBracketedPaste)
             .and_then(|()| Terminal::new(CrosstermBackend::new(out)));
-        entered.map(Self).inspect_err(|_| leave())
+        let entered = entered.map(|terminal| Self(ManuallyDrop::new(terminal)));
+        entered.inspect_err(|_| leave())
     }
 
     fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {

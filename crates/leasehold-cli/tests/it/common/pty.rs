@@ -28,23 +28,8 @@ impl Terminal {
     }
 
     /// The same on a terminal of so many columns and rows.
-    pub(crate) fn sized(mut command: Command, (columns, rows): (u16, u16)) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        tcsetwinsize(&master, size(columns, rows)).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-        let slave = File::options().read(true).write(true).open(name).unwrap();
-        if command.get_envs().all(|(name, _)| name != "TERM") {
-            command.env("TERM", "xterm");
-        }
-        command.stdin(slave.try_clone().unwrap());
-        command.stdout(slave.try_clone().unwrap()).stderr(slave);
-        lead_session(&mut command);
-        let child = command.spawn().expect("the program can be started");
-        drop(command);
-
-        let master = File::from(master);
+    pub(crate) fn sized(command: Command, (columns, rows): (u16, u16)) -> Self {
+        let (master, child) = start(command, size(columns, rows));
         let mut reader = master.try_clone().unwrap();
         let (send, output) = mpsc::channel();
         std::thread::spawn(move || {
@@ -181,6 +166,38 @@ impl Terminal {
             }
         }
     }
+}
+
+/// The end of a program whose terminal goes away as soon as that text was shown.
+pub(crate) fn end_without_terminal(command: Command, text: &str) -> ExitStatus {
+    let (mut master, mut child) = start(command, size(200, 24));
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(text.as_bytes()) {
+        master.read_exact(&mut byte).expect("it shows the text");
+        seen.push(byte[0]);
+    }
+    drop(master);
+    child.wait().expect("an end")
+}
+
+/// Starts a program that leads a session at a pseudo-terminal of its own, which is answered, too.
+fn start(mut command: Command, size: Winsize) -> (File, Child) {
+    // Else the program would keep its terminal.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).expect("a pseudo-terminal");
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    tcsetwinsize(&master, size).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = File::options().read(true).write(true).open(name).unwrap();
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "xterm");
+    }
+    command.stdin(slave.try_clone().unwrap());
+    command.stdout(slave.try_clone().unwrap()).stderr(slave);
+    lead_session(&mut command);
+    let child = command.spawn().expect("the program can be started");
+    (File::from(master), child)
 }
 
 fn size(columns: u16, rows: u16) -> Winsize {

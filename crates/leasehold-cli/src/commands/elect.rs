@@ -12,7 +12,7 @@ use crate::child::Ended;
 use crate::exit::{self, Status};
 use crate::failure::Failure;
 use crate::lock_request::LockRequest;
-use crate::output::{Event, Fields, Printer, escape};
+use crate::output::{Event, Fields, Printer, escape, reader_gone};
 use crate::retries::Patience;
 use crate::run_child::RunChild;
 use crate::session::Session;
@@ -108,7 +108,8 @@ async fn observe(args: &ElectArgs, printer: &Printer) -> Result<Status, Failure>
             }
         }
     };
-    let (asking, signals) = ((from_ref(&args.key), patience), Signals::listen()?);
+    let (asking, mut signals) = ((from_ref(&args.key), patience), Signals::listen()?);
+    signals.end_with(reader_gone());
     match Session::with(store, &settings, asking, signals, printer, watch).await {
         // That is how it is to end, also where the store has not answered yet.
         Err(failure) if failure.signal.is_some() => Ok(exit::OK.into()),

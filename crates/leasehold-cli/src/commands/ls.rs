@@ -17,7 +17,7 @@ use crate::args::LsArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
-use crate::output::{Printer, escape, is_anothers};
+use crate::output::{Printer, escape, is_anothers, reader_gone};
 use crate::signals::Signals;
 use crate::view::{KeyView, to_the_second};
 
@@ -89,6 +89,7 @@ async fn watch(
     printer: &Printer,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
+    signals.end_with(reader_gone());
     printer.write_beside();
     let (load, pattern) = (Load::default(), &args.keys.pattern);
     let mut updates = feed::begin(client, interval, load, pattern, None);

@@ -4,6 +4,7 @@ mod event;
 mod fields;
 mod log;
 
+use std::future::pending;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -18,6 +19,7 @@ pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use serde::Serialize;
@@ -88,6 +90,23 @@ pub(crate) fn takes_more(out: &impl AsFd) -> bool {
 /// is drawn again and again would stand in what is typed there.
 pub(crate) fn is_anothers(out: &impl AsFd) -> bool {
     tcgetpgrp(out).is_ok_and(|front| front != getpgrp())
+}
+
+/// Completes when nobody can read standard output any more: who seldom writes learns it so.
+pub(crate) async fn reader_gone() {
+    let (tell, told) = oneshot::channel();
+    let wait = move || {
+        let out = io::stdout();
+        // Errors are told, whatever is waited for.
+        let mut seen = [PollFd::new(&out, PollFlags::empty())];
+        while poll(&mut seen, None) == Err(Errno::INTR) {}
+        tell.send(())
+    };
+    let _ = thread::Builder::new().spawn(wait);
+    // Without a thread it is learned at the next write.
+    if told.await.is_err() {
+        pending::<()>().await;
+    }
 }
 
 /// Whether anybody still reads what was written.

@@ -128,6 +128,15 @@ async fn an_outage_is_said_once_and_waited_through() {
 }
 
 #[tokio::test]
+async fn who_has_seen_enough_ends_it_where_nothing_changes() {
+    let store = Store::redis();
+    for arguments in ["ls --watch", "elect --observe k"] {
+        let shell = in_shell("\"$@\" | head -1", &store.command(arguments));
+        Process::spawn(shell).ends(0).await;
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_watched_is_refused() {
     let store = Store::memory();
     store.run("ls --watch=50ms").await.has_code(Some(64));

@@ -348,6 +348,17 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     assert!(!ended.stdout.contains("SCRIPTS"), "{ended}");
 }
 
+/// Until all wait could not be awaited there.
+#[tokio::test]
+async fn bench_measures_no_hand_offs_where_nobody_sees_who_waits() {
+    let server = RedisServer::start();
+    let url = format!("{}?layout=classic", server.url());
+    let ended = ends(&url, "bench --time 1ms --rounds 1", 0).await;
+    ended.has_said("warning: no hand-offs are measured: ");
+    ended.has_shown("UNCONTENDED");
+    assert!(!ended.stdout.contains("HAND-OFF"), "{ended}");
+}
+
 /// Whatever ends it.
 #[tokio::test]
 async fn a_bench_that_fails_gives_back_what_it_holds() {

@@ -32,7 +32,7 @@ use figures::{Figures, number};
 /// How many tasks take uncontended locks at once.
 const TASKS: [usize; 4] = [1, 16, 64, 256];
 
-/// How many waiters pass one key on.
+/// How many waiters pass one key on, where it can be seen that all of them wait.
 const WAITERS: [usize; 3] = [2, 100, 1000];
 
 /// How long it may take at the end to delete what was measured with.
@@ -49,12 +49,12 @@ struct Bench {
     bare: Option<Arc<dyn BareServer>>,
     time: Duration,
     rounds: u8,
+    waiters: &'static [usize],
     bar: ProgressBar,
 }
 
 /// Measures and prints; a signal ends it, and nothing is left at the server.
 pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status, Failure> {
-    let steps = u64::from(args.rounds) * (TASKS.len() + WAITERS.len()) as u64;
     let settings = &args.common.store.settings;
     let client = connect(settings).await?;
     let mut signals = Signals::listen()?;
@@ -66,11 +66,20 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
         printer.warn(format!("only locks are measured: {failure}"));
         None
     });
+    let waiters: &[usize] = match client.capabilities().queueing {
+        true => &WAITERS,
+        false => {
+            printer.warn("no hand-offs are measured: this store does not record who waits");
+            &[]
+        }
+    };
+    let steps = u64::from(args.rounds) * (TASKS.len() + waiters.len()) as u64;
     let bench = Bench {
         client,
         bare: bare.map(Arc::from),
         time: args.time,
         rounds: args.rounds,
+        waiters,
         bar: bar(printer, steps),
     };
     printer.show_live(Some(bench.bar.clone()));
@@ -109,7 +118,7 @@ impl Bench {
             let rounds = self.repeat(what, || pairs::round(self, tasks)).await?;
             findings.extend(pairs::medians(self, tasks, &rounds));
         }
-        for waiters in WAITERS {
+        for &waiters in self.waiters {
             let what = format!("hand-off among {waiters} waiters");
             let rounds = self.repeat(what, || handoff::round(self, waiters)).await?;
             findings.push(handoff::medians(waiters, rounds));

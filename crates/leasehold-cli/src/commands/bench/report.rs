@@ -34,7 +34,7 @@ const HAND_OFFS: &[Column<Figures>] = &[
     }),
 ];
 
-const KEEPING: &[Column<Figures>] = &[
+const KEPT: &[Column<Figures>] = &[
     ("KEEPING", |row| row.shown("leases", 0) + " leases"),
     ("RENEWALS/S", |row| row.shown("renewals_per_second", 0)),
     ("LOST", |row| row.shown("lost", 0)),
@@ -56,12 +56,11 @@ pub(super) fn text(findings: &[Figures], works: &[BareWork], store: &str, rounds
         let columns: Vec<_> = columns.iter().filter(is_told).copied().collect();
         table(&columns, rows)
     };
-    let (pairs, hand_offs) = (of("pairs", PAIRS), of("hand_off", HAND_OFFS));
-    let mut text = format!(
-        "{store}, medians of {rounds} rounds; ratios within each round\n\n{pairs}\n{hand_offs}"
-    );
-    if rows.iter().any(|row| row.text("measure") == "kept") {
-        text += &format!("\n{}", of("kept", KEEPING));
+    let mut text = format!("{store}, medians of {rounds} rounds; ratios within each round\n");
+    for (measure, columns) in [("pairs", PAIRS), ("hand_off", HAND_OFFS), ("kept", KEPT)] {
+        if rows.iter().any(|row| row.text("measure") == measure) {
+            text += &format!("\n{}", of(measure, columns));
+        }
     }
     text
 }

@@ -66,13 +66,11 @@ pub(crate) async fn bench(args: &BenchArgs, printer: &Printer) -> Result<Status,
         printer.warn(format!("only locks are measured: {failure}"));
         None
     });
-    let waiters: &[usize] = match client.capabilities().queueing {
-        true => &WAITERS,
-        false => {
-            printer.warn("no hand-offs are measured: this store does not record who waits");
-            &[]
-        }
-    };
+    let queues = client.capabilities().queueing;
+    if !queues {
+        printer.warn("no hand-offs are measured: this store does not record who waits");
+    }
+    let waiters: &[usize] = if queues { &WAITERS } else { &[] };
     let steps = u64::from(args.rounds) * (TASKS.len() + waiters.len()) as u64;
     let bench = Bench {
         client,

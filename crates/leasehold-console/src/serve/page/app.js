@@ -75,8 +75,9 @@ async function keep(work) {
 }
 
 const pause = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); done(); });
+  const end = () => { clearTimeout(timer); signal.removeEventListener("abort", end); done(); };
+  const timer = setTimeout(end, ms);
+  signal.addEventListener("abort", end);
 });
 
 function connected(error, age) {

@@ -117,21 +117,14 @@ pub(crate) async fn look(
 ) -> Result<(KeyView, History), Error> {
     load.pause_up_to(LONGEST_PAUSE).await;
     let view = KeyView::from(&client.inspect(key).await?);
-    let history = newest_entries(client, key, load).await;
-    Ok((view, Some(history.map_err(|error| error.to_string()))))
-}
-
-/// The newest entries of a key now, the newest first.
-#[cfg(feature = "serve")]
-async fn newest_entries(
-    client: &Client,
-    key: &str,
-    load: &mut LoadLimit,
-) -> Result<Vec<EntryView>, Error> {
-    load.measure_round_trip(client).await;
-    let (mut log, mut newest) = (open(client, key)?, Vec::new());
-    while read_page(&mut log, &mut newest, load).await? {}
-    Ok(newest)
+    let newest = async {
+        load.measure_round_trip(client).await;
+        let (mut log, mut newest) = (open(client, key)?, Vec::new());
+        while read_page(&mut log, &mut newest, load).await? {}
+        Ok::<_, Error>(newest)
+    };
+    let history = newest.await.map_err(|error| error.to_string());
+    Ok((view, Some(history)))
 }
 
 fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {

@@ -185,8 +185,7 @@ fn text(
 /// The locks that are others than before, and those that are not listed any more; what nobody uses
 /// any more has no claims.
 fn changed(table: &LockTable, locks: &Locks, before: Option<&Locks>) -> Vec<KeyView> {
-    let before = before.into_iter().flatten();
-    let before: BTreeMap<_, _> = before.collect();
+    let before: BTreeMap<_, _> = before.into_iter().flatten().collect();
     let is_other = |view: &&KeyView| before.get(&view.key).is_none_or(|last| last != view);
     let gone = before.iter().filter(|(key, _)| !locks.contains_key(**key));
     let gone = gone.map(|(key, last)| match table.lock(key) {

@@ -196,7 +196,7 @@ function showLocks(table) {
     state.longest.delete(key);
     row.remove();
   }
-  $("none").hidden = table.rows.length > 0;
+  $("none").hidden = table.rows.length > 0 || Boolean(table.error);
   set($("none"), table.pattern === "*" ? "No locks." : `No lock matches ${table.pattern}.`);
 }
 
@@ -362,7 +362,7 @@ function showWaits(graph) {
   renew($("deadlocks"), deadlocks, () => deadlocks.map((text) => element("p", { class: "alarm" }, text)));
   set($("waits-note"), graph.keys.length
     ? `${counted(graph.waits.length, "wait")} for ${counted(graph.keys.length, "key")}${graph.more ? `, and ${graph.more} more` : ""}`
-    : "Nobody waits.");
+    : graph.error ? "" : "Nobody waits.");
   const stuck = new Set(graph.deadlocks.flatMap((found) => found.claims.map((claim) => claim.waits_for)));
   const wide = $("waits").clientWidth - 2;
   const seen = [graph.keys, graph.claims, graph.holds, graph.waits, [...stuck]];

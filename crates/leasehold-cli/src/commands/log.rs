@@ -1,17 +1,18 @@
 //! `leasehold log`: what the audit log says.
 
+use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use leasehold::Client;
 use leasehold::audit::AuditLog;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::args::LogArgs;
 use crate::connect::connect;
 use crate::exit;
 use crate::failure::Failure;
 use crate::history::EntryView;
-use crate::output::Printer;
+use crate::output::{Printer, reader_gone};
 
 /// How often a log that is followed is asked for more.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -30,6 +31,7 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     let older = found.len().saturating_sub(args.lines.unwrap_or(usize::MAX));
     found.drain(..older);
     let mut failed = false;
+    let mut gone = pin!(reader_gone());
     let mut read_on: Result<(), Failure> = Ok(());
     loop {
         for entry in found {
@@ -41,7 +43,9 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
         if !args.follow {
             return Ok(exit::OK);
         }
-        sleep(PAUSE).await;
+        if timeout(PAUSE, &mut gone).await.is_ok() {
+            return Ok(exit::OK);
+        }
         found = Vec::new();
         // It goes on when the store answers again, behind what was read by then.
         read_on = match read(args, &mut log, &mut found).await {

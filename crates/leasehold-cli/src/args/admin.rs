@@ -89,7 +89,7 @@ pub(crate) struct InitArgs {
 #[command(mut_arg("json", |json| json.help("Print one JSON object per measurement")))]
 pub(crate) struct BenchArgs {
     /// How long each measurement takes
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::at_least("0s"))]
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration::at_least("1ms"))]
     pub(crate) time: Duration,
     /// How often each measurement is repeated; medians are printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..))]

@@ -86,12 +86,15 @@ impl Lease {
     /// between, and readers that are next in the queue are granted. A reader cannot be upgraded:
     /// see [`RwLock`](crate::RwLock).
     ///
+    /// It first replaces the claim id, so that nobody recovers a writer by earlier
+    /// [`parts`](Lease::parts).
+    ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
     ///
     /// # Errors
-    /// Same as [`Lease::renew`]; `Invalid` for the lease of a re-entrant lock, since the owner's
-    /// other claims rely on it. After an error the lease is released.
+    /// Same as [`Lease::rotate`]; `Invalid` also for the lease of a re-entrant lock, since the
+    /// owner's other claims rely on it. After an error the lease is released.
     ///
     /// # Examples
     /// ```
@@ -110,6 +113,10 @@ impl Lease {
             let why = "the lease of a re-entrant lock cannot become a reader";
             let invalid = Invalid::new(why, "use a read-write lock");
             return Err(self.error(Operation::Downgrade, invalid.into()));
+        }
+        // The parts of a writer would take over a reader as one.
+        if !self.claim.session.store.capabilities().exclusive_only {
+            self.replace_id(Operation::Downgrade).await?;
         }
         self.change(Operation::Downgrade, Change::Downgrade).await?;
         let mut reader = self.cast();
@@ -404,11 +411,7 @@ impl<K: LeaseKind> Lease<K> {
     /// # Ok(()) }
     /// ```
     pub async fn rotate(&self) -> Result<(), Error> {
-        let session = &self.claim.session;
-        let fresh = check_rotation(session.store.capabilities());
-        let fresh = fresh.and_then(|()| session.claim_id());
-        let fresh = fresh.map_err(|error| self.error(Operation::Rotate, error))?;
-        self.change(Operation::Rotate, Change::Rotate(fresh)).await
+        self.replace_id(Operation::Rotate).await
     }
 
     /// Releases the key. The same atomic step grants it to the next waiter.
@@ -444,6 +447,14 @@ impl<K: LeaseKind> Lease<K> {
 }
 
 impl<K: LeaseKind> Lease<K> {
+    async fn replace_id(&self, operation: Operation) -> Result<(), Error> {
+        let session = &self.claim.session;
+        let fresh = check_rotation(session.store.capabilities());
+        let fresh = fresh.and_then(|()| session.claim_id());
+        let fresh = fresh.map_err(|error| self.error(operation, error))?;
+        self.change(operation, Change::Rotate(fresh)).await
+    }
+
     /// Changes the claim with a renewal, which prolongs it as its policy allows.
     async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
         let caller = self.claim.session.check_caller();

@@ -143,7 +143,7 @@ impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
 
 impl<K: LeaseKind> Lease<K> {
     /// Returns a copy of the lease as data, to recover it after a crash. The lease is still held.
-    /// A rotation of the claim id makes the copy useless.
+    /// A rotation of the claim id or a downgrade makes the copy useless.
     ///
     /// # Errors
     /// `Closed` in a forked process: the lease is its parent's.

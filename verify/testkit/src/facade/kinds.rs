@@ -40,7 +40,7 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
     let [a, b] = clients(fixture).await;
     let (ours, theirs) = (a.rwlock("k")?, b.rwlock("k")?);
     let writer = ours.write().await?;
-    let token = writer.token();
+    let (token, saved) = (writer.token(), writer.parts()?);
     let lock = theirs.clone();
     let reader = in_line(&a, "k", 1, async move { lock.read().await }).await;
     let next = in_line(&a, "k", 2, async move { theirs.write().await }).await;
@@ -50,6 +50,8 @@ pub async fn a_downgrade_lets_no_writer_between(fixture: &dyn Fixture) -> Outcom
     assert_eq!(a.inspect("k").await?.waiters.len(), 1);
     assert!(downgraded.is_valid(), "and it stays");
     assert_eq!(downgraded.mode(), Mode::SHARED);
+    // Its parts from before would make a writer of it, beside the other reader.
+    fails(ours.adopt_by_force(&saved).await, ErrorKind::Lost);
     downgraded.renew().await?;
     assert_eq!(downgraded.release().await?, Released::Held);
     drop(reader);

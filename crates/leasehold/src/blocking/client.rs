@@ -23,8 +23,8 @@ face! {
     ///
     /// A blocking client can be made [`From`] an async client. Then the runtime in which the
     /// async client was connected renews the leases. On the only thread of that runtime a
-    /// blocking call would deadlock, so claims are refused there with `Invalid`. Call it from
-    /// other threads, or use `spawn_blocking`.
+    /// blocking call would deadlock, so calls that ask the store are refused there with
+    /// `Invalid`. Call it from other threads, or use `spawn_blocking`.
     #[derive(Clone)]
     struct Client;
 }

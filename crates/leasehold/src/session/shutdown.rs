@@ -145,7 +145,6 @@ impl Session {
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.check_caller()?;
-        self.check_thread(self.shutdown.home == Some(thread::current().id()))?;
         let closing = self.shutdown.closing.notified();
         let _elsewhere = Elsewhere::wait(&self.runtime);
         self.ensure_running();
@@ -164,10 +163,10 @@ impl Session {
     }
 
     /// Refuses what could never be answered: calls in a forked process, outside of a runtime, and
-    /// blocking ones in a callback of another, whose thread drives the runtime.
+    /// blocking ones on the only thread of ours.
     pub(crate) fn check_caller(&self) -> Result<(), StoreError> {
         self.check_process()?;
-        self.check_thread(crate::background::drives())?;
+        self.check_thread()?;
         check_runtime().map(drop)
     }
 
@@ -185,14 +184,18 @@ impl Session {
         self.process.has_forked()
     }
 
-    /// A blocking call on the only thread of our runtime would wait for what only that
-    /// thread can do.
-    fn check_thread(&self, is_that: bool) -> Result<(), StoreError> {
+    /// A blocking call on the only thread of our runtime, or in a callback of another, whose thread
+    /// drives it, would wait for what only that thread can do.
+    fn check_thread(&self) -> Result<(), StoreError> {
         let held_up = crate::background::held_up();
-        if !is_that || held_up.is_none() || held_up != id_of(&self.runtime) {
+        if held_up.is_none() || held_up != id_of(&self.runtime) {
             return Ok(());
         }
-        Err(would_block())
+        let is_home = self.shutdown.home == Some(thread::current().id());
+        match is_home || crate::background::drives() {
+            true => Err(would_block()),
+            false => Ok(()),
+        }
     }
 
     /// Takes no more claims, and ends those that are under way.
@@ -224,10 +227,8 @@ impl Session {
             // What is under way has its claims among those that leave, or none yet.
             (confirmed - before, under_way.max(leaving) as u64)
         };
-        let is_home = self.shutdown.home == Some(thread::current().id());
         // A blocking call, which holds up those who would confirm it.
-        let drives = is_home || crate::background::drives();
-        let holds_up = self.check_thread(drives).is_err();
+        let holds_up = self.check_thread().is_err();
         let all_left = async {
             loop {
                 // From before the look on, so that no departure falls between.

@@ -389,11 +389,13 @@ pub async fn a_blocking_call_is_refused_where_it_would_hang(fixture: &dyn Fixtur
     let (runtime, (refused, granted)) = elsewhere(async {
         let client = leasehold::blocking::Client::from(client(fixture).await);
         let lock = client.mutex("k").expect("a lock");
-        let refused = lock.lock().map(drop);
+        let refused = [lock.lock().map(drop), lock.is_locked().map(drop)];
         let granted = spawn_blocking(move || lock.lock().map(drop));
         (refused, granted.await.expect("no panic"))
     });
-    fails(refused, ErrorKind::Invalid);
+    for refused in refused {
+        fails(refused, ErrorKind::Invalid);
+    }
     assert!(granted.is_ok(), "{granted:?}");
     end(runtime).await;
     Ok(())

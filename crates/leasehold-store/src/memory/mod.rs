@@ -3,7 +3,7 @@
 mod log;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -57,6 +57,8 @@ pub struct MemoryStore {
 
 struct Shared {
     kept: Mutex<Kept>,
+    /// Who holds it sends pushes.
+    turn: Mutex<()>,
     listeners: Mutex<HashMap<Inbox, Listener>>,
     epochs: AtomicU64,
     clock: Clock,
@@ -68,6 +70,8 @@ struct Kept {
     /// The last token of all keys, so that idle keys need not be kept.
     last_token: Token,
     audit: Option<KeptLog>,
+    /// What is to be pushed, in the order of the steps.
+    pushes: Vec<(Arc<dyn PushSink>, Push)>,
 }
 
 #[derive(Clone)]
@@ -159,6 +163,7 @@ impl Shared {
     fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             kept: Mutex::default(),
+            turn: Mutex::default(),
             listeners: Mutex::default(),
             epochs: AtomicU64::new(1),
             clock,
@@ -167,6 +172,20 @@ impl Shared {
 
     fn listener(&self, inbox: &Inbox) -> Option<Listener> {
         lock(&self.listeners).get(inbox).cloned()
+    }
+
+    /// Sends what is to be pushed, one task at a time, so that it keeps its order. Whoever hears may
+    /// use the store, which is not locked.
+    fn push(&self) {
+        while !lock(&self.kept).pushes.is_empty() {
+            let turn = self.turn.try_lock();
+            if matches!(turn, Err(TryLockError::WouldBlock)) {
+                // It looks again before it ends.
+                return;
+            }
+            let pushes = std::mem::take(&mut lock(&self.kept).pushes);
+            pushes.into_iter().for_each(|(to, push)| to.push(push));
+        }
     }
 }
 
@@ -198,8 +217,8 @@ impl Records for MemoryStore {
                 let at = outcome.at;
                 queue.deliver(outcome, now, |event| {
                     let to = self.shared.listener(event.inbox());
-                    let told = to.map(|to| to.sink.push(Push::of(event, key, at, to.epoch)));
-                    told.is_some()
+                    let push = |to: Listener| (to.sink, Push::of(event, key, at, to.epoch));
+                    to.map(|to| kept.pushes.push(push(to))).is_some()
                 });
                 if let Some(log) = &mut kept.audit {
                     log.note(key, std::mem::take(&mut outcome.audit));
@@ -210,6 +229,8 @@ impl Records for MemoryStore {
                 kept.queues.insert((*key).clone(), queue);
             }
         }
+        drop(kept);
+        self.shared.push();
         Ok(Transacted { taken, epoch })
     }
 
@@ -290,10 +311,7 @@ impl Scheme for Memory {
             "" => MemoryStore::new(),
             name => MemoryStore::named(name),
         };
-        let store = match limit {
-            None => store,
-            Some(limit) => store.audited(limit),
-        };
+        let store = limit.into_iter().fold(store, MemoryStore::audited);
         Ok(Opened::new(Arc::new(store), url))
     }
 

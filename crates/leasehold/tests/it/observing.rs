@@ -1,10 +1,14 @@
 //! Facts about claims, as observers and `tracing` receive them.
 
 use std::sync::OnceLock;
+use std::sync::mpsc::channel;
+use std::thread;
 
+use futures_util::FutureExt as _;
 use leasehold::observe::{AcquireOutcome, Acquisition, End, Fact, ObservedClaim, Observer};
 use leasehold::testing::TestStore;
 use leasehold::{ClientBuilder, Mode};
+use tokio::runtime::Builder;
 
 use crate::log::Log;
 use crate::steps::*;
@@ -123,6 +127,36 @@ async fn an_observer_may_use_the_client() {
     let _ = b.lock().await.unwrap().release().await.unwrap();
     // It was dropped: its key is free, or will be at once.
     let _ = a.lock().await.unwrap().release().await.unwrap();
+}
+
+/// It hears of the loss in the step of who breaks the lock.
+#[test]
+fn an_observer_may_ask_the_store_that_tells_it() {
+    let (tell, told) = channel();
+    let breaks = async move {
+        let store = MemoryStore::new();
+        let other = Client::builder().with_store(Arc::new(store.client()));
+        let other = other.connect().await.unwrap();
+        let asks = other.clone();
+        let observer = move |_: &ObservedClaim, fact: Fact| {
+            if let Fact::Lost { .. } = fact {
+                let seen = asks.inspect("k").now_or_never();
+                tell.send(seen.unwrap().unwrap().holders.len()).unwrap();
+            }
+        };
+        let builder = Client::builder().with_store(Arc::new(store));
+        let client = builder.observer(observer).connect().await.unwrap();
+        let lease = lock(&client, "k").await;
+        // By then its inbox is open.
+        sleep(Duration::from_secs(1)).await;
+        other.break_key("k").await.unwrap();
+        assert_eq!(lease.lost().await, Loss::Revoked);
+    };
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    let breaks = thread::spawn(move || runtime.block_on(breaks));
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(0));
+    breaks.join().unwrap();
 }
 
 /// It costs the fact that it panicked at: leases are kept and later facts told.

@@ -514,18 +514,13 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     pub(crate) fn lost_error(&self, operation: Operation, loss: Loss) -> Error {
-        let cause = match loss {
-            Loss::Unanswered => self.claim.slot.last_error(),
-            _ => None,
-        };
+        let cause = self.claim.slot.last_error();
+        let cause = cause.filter(|_| loss == Loss::Unanswered);
         let why = cause.as_ref().map(|cause| format!(" ({cause})"));
         let why = why.unwrap_or_default();
-        let mut error =
-            StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}{why}"))
-                .with_hint("stop the work: another may hold the key");
-        if let Some(cause) = cause {
-            error = error.with_source(cause);
-        }
+        let error = StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}{why}"))
+            .with_hint("stop the work: another may hold the key");
+        let error = cause.into_iter().fold(error, StoreError::with_source);
         self.error(operation, error)
     }
 

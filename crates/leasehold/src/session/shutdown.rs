@@ -13,7 +13,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::Session;
-use crate::background::{Elsewhere, nudge};
+use crate::background::{Elsewhere, drives, held_up, nudge};
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
@@ -148,10 +148,7 @@ impl Session {
         let closing = self.shutdown.closing.notified();
         let _elsewhere = Elsewhere::wait(&self.runtime);
         self.ensure_running();
-        let check_open = || match self.shutdown.closed() {
-            Some(closed) => Err(closed.error()),
-            None => Ok(()),
-        };
+        let check_open = || self.shutdown.closed().map_or(Ok(()), |it| Err(it.error()));
         check_open()?;
         let done = tokio::select! {
             biased;
@@ -187,12 +184,9 @@ impl Session {
     /// A blocking call on the only thread of our runtime, or in a callback of another, whose thread
     /// drives it, would wait for what only that thread can do.
     fn check_thread(&self) -> Result<(), StoreError> {
-        let held_up = crate::background::held_up();
-        if held_up.is_none() || held_up != id_of(&self.runtime) {
-            return Ok(());
-        }
-        let is_home = self.shutdown.home == Some(thread::current().id());
-        match is_home || crate::background::drives() {
+        let is_ours = held_up().is_some_and(|it| Some(it) == id_of(&self.runtime));
+        let is_home = || self.shutdown.home == Some(thread::current().id());
+        match is_ours && (drives() || is_home()) {
             true => Err(would_block()),
             false => Ok(()),
         }

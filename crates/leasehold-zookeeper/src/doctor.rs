@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::written;
 use leasehold_store::StoreError;
-use leasehold_store::report::Severity::{Fine, Note};
+use leasehold_store::report::Severity::{Fine, Note, Warning};
 use leasehold_store::report::{Finding, Report, applied};
 use leasehold_store::trial;
 use zookeeper_client::Error;
@@ -15,14 +15,21 @@ use super::options::ZooKeeperOptions;
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// What to do where anybody may use the nodes.
+/// What it means where anybody may use the nodes, and what to do.
+const OPEN: &str = "whoever reaches the servers can read and remove the locks";
 const NAME_USER: &str =
     "name a user with a password, or a client certificate, before the first use of the path";
+const CHANGE_ACL: &str = "change the ACL of the path and all nodes below it, or use another path";
 
 /// What is to be said of the ensemble, and of a session that was `granted` for so long. `voters`: how
 /// many servers vote, if this user may count them.
-fn judge(options: &ZooKeeperOptions, voters: Option<usize>, granted: Duration) -> Vec<Finding> {
-    let wanted = options.session_timeout;
+fn judge(
+    options: &ZooKeeperOptions,
+    voters: Option<usize>,
+    granted: Duration,
+    is_open: bool,
+) -> Vec<Finding> {
+    let (wanted, has_identity) = (options.session_timeout, options.has_identity());
     let connection = Finding::new(Fine, "connection", "a session was opened");
     let alone = Finding::new(Note, "ensemble", "there is one server")
         .meaning("while it is down, nobody gets a lock and nobody renews")
@@ -40,9 +47,12 @@ fn judge(options: &ZooKeeperOptions, voters: Option<usize>, granted: Duration) -
     let session = Finding::new(Note, "session", found)
         .meaning("so long a client that has died counts as listening")
         .remedied("change minSessionTimeout or maxSessionTimeout at the servers");
-    let open = Finding::new(Note, "access", "there is no user and no client certificate")
-        .meaning("whoever reaches the servers can read and remove the locks")
+    let nobody = Finding::new(Note, "access", "there is no user and no client certificate")
+        .meaning(OPEN)
         .remedied(NAME_USER);
+    let others = Finding::new(Warning, "access", "the nodes were made without a user")
+        .meaning(OPEN)
+        .remedied(CHANGE_ACL);
     let is_even = |voters: usize| voters > 1 && voters.is_multiple_of(2);
     let rules = [
         (true, connection),
@@ -50,7 +60,8 @@ fn judge(options: &ZooKeeperOptions, voters: Option<usize>, granted: Duration) -
         (voters.is_some_and(is_even), even),
         (voters.is_none(), unknown),
         (is_cut, session),
-        (!options.has_identity(), open),
+        (!has_identity, nobody),
+        (has_identity && is_open, others),
     ];
     applied(&options.hosts(), rules)
 }
@@ -74,18 +85,23 @@ async fn findings(options: &ZooKeeperOptions) -> Result<Vec<Finding>, StoreError
         let lines = str::from_utf8(&config).unwrap_or_default().lines();
         lines.filter(is_voter).count()
     });
-    let mut findings = judge(options, voters, session.client.session_timeout());
+    let is_open = sessions.are_open(&session.client).await?;
+    let granted = session.client.session_timeout();
+    let mut findings = judge(options, voters, granted, is_open);
     findings.extend(trial::run(&store).await.findings());
     Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::access::Access;
     use leasehold_store::report::Severity;
+    use leasehold_store::scheme::Scheme as _;
     use leasehold_testkit::zookeeper::ZooKeeper;
     use zookeeper_client::{Acl, AuthId, Client, Permission};
 
     use super::*;
+    use crate::scheme;
 
     /// The user `super` with the password `secret`.
     const ADMIN: &str =
@@ -108,5 +124,23 @@ mod tests {
         let mut found = report.findings.iter().map(|finding| &*finding.found);
         let said = "this user may not count the servers";
         assert!(found.any(|found| found == said), "{report:?}");
+    }
+
+    /// As where those who used the path before had no user.
+    #[tokio::test]
+    async fn who_has_a_user_learns_that_the_nodes_are_open_to_all() {
+        let server = ZooKeeper::shared();
+        let url = server.url_of(&server.chroot());
+        examine(&ZooKeeperOptions::from_url(&url).unwrap()).await;
+        let named = url.replace("://", "://user:secret@");
+        let report = examine(&ZooKeeperOptions::from_url(&named).unwrap()).await;
+        let mut findings = report.findings.iter();
+        let access = findings.find(|finding| finding.check == "access");
+        let severity = access.map(|finding| finding.severity);
+        assert_eq!(severity, Some(Severity::Warning), "{report:?}");
+        let access = Access::default();
+        let made = scheme::ZooKeeper.initialise(&named, &access).await;
+        let made = made.unwrap().remove(0).made.unwrap();
+        assert_eq!(made.users, "for all who reach the servers");
     }
 }

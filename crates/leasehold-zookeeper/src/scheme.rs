@@ -47,11 +47,12 @@ impl Scheme for ZooKeeper {
         let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
         let login = options.access.login(options.connect_timeout).await?;
         let sessions = Sessions::new(options.clone());
-        sessions.get().await?;
+        let session = sessions.get().await?;
+        let is_open = sessions.are_open(&session.client).await?;
         let users = match login.user {
-            Some(user) => format!("for the user {user}"),
-            None if options.has_identity() => "for the client certificate".to_owned(),
-            None => "for all who reach the servers".to_owned(),
+            Some(user) if !is_open => format!("for the user {user}"),
+            None if !is_open && options.has_identity() => "for the client certificate".to_owned(),
+            _ => "for all who reach the servers".to_owned(),
         };
         let what = format!("the node {} at {}", options.chroot, options.hosts());
         let outcome = match sessions.has_made_nodes.load(Ordering::Acquire) {

@@ -9,7 +9,7 @@ use leasehold_store::sync::{AtomicBool, Mutex, Ordering, Runtime, check_runtime,
 use leasehold_store::{ErrorKind, StoreError, clock};
 use tokio::sync::Mutex as Turn;
 use tokio::task::{AbortHandle, JoinSet};
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission};
 
 use super::errors;
 use super::node::{CLOCK, INBOXES, KEYS, time_of};
@@ -141,6 +141,15 @@ impl Sessions {
             true => Acls::creator_all(),
             false => Acls::anyone_all(),
         }
+    }
+
+    /// Whether whoever reaches the servers may remove the locks: who made the nodes may have had no
+    /// identity.
+    pub(crate) async fn are_open(&self, client: &Client) -> Result<bool, StoreError> {
+        let (anyone, remove) = (AuthId::anyone(), Permission::DELETE);
+        let is_open = |acl: &Acl| *acl.auth_id() == anyone && acl.permission().has(remove);
+        let acls = self.answer(client.get_acl(KEYS)).await?;
+        Ok(acls.is_ok_and(|(acls, _)| acls.iter().any(is_open)))
     }
 
     pub(crate) async fn ask<T>(

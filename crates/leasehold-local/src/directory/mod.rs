@@ -378,13 +378,17 @@ impl Directory {
             Ok(stat) if !is_of_user(&stat) => {
                 format!("{shown} belongs to user {}", stat.st_uid)
             }
-            Ok(stat) if is_directory(&stat) => format!("other users can write to {shown}"),
+            Ok(stat) if is_directory(&stat) && user_dir::is_open_to_others(&stat) => {
+                format!("other users can write to {shown}")
+            }
             _ => format!("{shown} is not what leasehold has made there"),
         };
         refused(
             message,
-            "stop what uses that directory, look at it and remove it; or name another directory \
-             with local:/some/dir",
+            format!(
+                "stop what uses that directory, look at {name} there and remove it; or name \
+                 another directory with local:/some/dir"
+            ),
         )
     }
 }

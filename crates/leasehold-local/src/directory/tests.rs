@@ -124,3 +124,14 @@ fn parts_that_others_can_write_to_are_refused() {
         assert_eq!(open(&place.path).is_err(), refused, "{mode:o}");
     }
 }
+
+#[test]
+fn what_only_this_user_can_change_is_not_said_to_be_open_to_others() {
+    let place = used();
+    let clock = place.at("clock");
+    fs::remove_file(&clock).unwrap();
+    fs::create_dir(&clock).unwrap();
+    set_mode(&clock, 0o755);
+    let hint = refusal(open(&place.path), "clock is not what leasehold has made");
+    assert!(hint.contains("look at clock there and remove it"), "{hint}");
+}

@@ -36,6 +36,9 @@ const WHO_LOCKS: &str = "find in pg_locks which session keeps the row or the tab
 /// What to do where only another server helps.
 const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
 
+/// What to do where the server does not let this user in, whatever the password is.
+const WHO_MAY_LOG_IN: &str = "check the user and sslmode in the URL, and pg_hba.conf at the server";
+
 /// Whether the server takes no writes, or no more.
 pub(crate) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
@@ -74,7 +77,8 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::DISK_FULL | &SqlState::OUT_OF_MEMORY, _) => {
             refusal().with_hint("make room on the server")
         }
-        (_, OF_LOGIN) => refusal().with_hint("check the user and the password"),
+        (&SqlState::INVALID_PASSWORD, _) => refusal().with_hint("check the user and the password"),
+        (_, OF_LOGIN) => refusal().with_hint(WHO_MAY_LOG_IN),
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refusal().with_hint("check the database of the URL")
         }

@@ -746,7 +746,8 @@ async fn a_login_without_a_password_is_waited_for_once_it_has_worked() {
     until_an_outage(&mutex, "not permitted to log in").await;
     // Who begins with it may have the wrong one.
     let refused = leasehold::connect(&theirs).await;
-    fails(refused, ErrorKind::Refused, &["not permitted to log in"]);
+    let error = fails(refused, ErrorKind::Refused, &["not permitted to log in"]);
+    hints(&error, "pg_hba.conf");
     sql(url, &format!("alter role {role} login"));
     use_once(&client, "k").await;
 }

@@ -232,6 +232,17 @@ async fn a_schema_that_was_made_for_a_role_is_filled() {
     drop(lock(&client, "k").await);
 }
 
+/// It says that there is no schema for locks, and init cannot make one there.
+#[tokio::test]
+async fn who_names_the_schema_of_others_is_told_to_name_another() {
+    let server = Postgres::shared();
+    let database = server.url_of(&server.database());
+    sql_at(&database, "create schema theirs; create table theirs.keys ()");
+    let url = database + "?schema=theirs";
+    let error = fails(init(&url).await, ErrorKind::Refused, &["already exists"]);
+    hints(&error, "another schema");
+}
+
 /// What helps is no right to a schema that is not there.
 #[tokio::test]
 async fn who_may_not_make_a_schema_is_told_who_can() {

@@ -29,8 +29,8 @@ pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
 /// One configuration for each host, for a session that writes; with the passwords of a file.
 pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
     let user = config.get_user().map(str::to_owned);
-    // Whom the client takes by default.
-    let user = user.or_else(|| var("USER").ok()).unwrap_or_default();
+    let user = user.or_else(|| usual_user(|name| var(name).ok()));
+    let user = user.unwrap_or_default();
     let database = config.get_dbname().unwrap_or(&user);
     let hosts = config.get_hosts().iter().zip(ports_of(config));
     hosts
@@ -61,6 +61,12 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
             one
         })
         .collect()
+}
+
+/// Whom the client takes by default, as the environment has it: cron sets the second variable only.
+fn usual_user(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut set = ["USER", "LOGNAME"].into_iter().filter_map(variable);
+    set.find(|user| !user.is_empty())
 }
 
 /// One configuration for each address that the name of the host of this one has just now.
@@ -143,6 +149,12 @@ mod tests {
             fields_of(r"a\:b:1:d:u:p\\w\:x"),
             ["a:b", "1", "d", "u", r"p\w:x"]
         );
+    }
+
+    #[test]
+    fn jobs_of_cron_have_a_user() {
+        let of_cron = |name: &str| (name == "LOGNAME").then(|| "app".to_owned());
+        assert_eq!(usual_user(of_cron).as_deref(), Some("app"));
     }
 
     /// One is kept however rarely a client asks.

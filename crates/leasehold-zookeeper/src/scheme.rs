@@ -55,10 +55,8 @@ impl Scheme for ZooKeeper {
             _ => "for all who reach the servers".to_owned(),
         };
         let what = format!("the node {} at {}", options.chroot, options.hosts());
-        let outcome = match sessions.has_made_nodes.load(Ordering::Acquire) {
-            true => Marked::New,
-            false => Marked::Already,
-        };
+        let made = sessions.has_made_nodes.load(Ordering::Acquire);
+        let outcome = if made { Marked::New } else { Marked::Already };
         let initialised = Initialised::new(options.hosts(), Ok(outcome));
         Ok(vec![initialised.with_made(Made::new(what, users))])
     }

@@ -145,7 +145,9 @@ impl Directory {
         let part = open_at(self.fd.as_fd(), name, PART, Mode::empty());
         match part.and_then(|part| fstat(&part)) {
             Ok(stat) if is_of_user(&stat) && !user_dir::is_open_to_others(&stat) => Ok(()),
-            Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => Err(self.foreign(name)),
+            Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => {
+                Err(self.failed_at(name, "open", Errno::LOOP))
+            }
             Err(errno) => Err(self.failed("open", errno)),
         }
     }
@@ -364,32 +366,32 @@ impl Directory {
             (Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::LOOP, Some(shared)) => {
                 shared.complaint(self, name)
             }
-            (Errno::ACCESS | Errno::NXIO | Errno::LOOP, None) => Some(self.foreign(name)),
+            (Errno::ACCESS | Errno::NXIO | Errno::LOOP, None) => self.foreign(name),
             _ => None,
         };
         complaint.unwrap_or_else(|| self.failed(doing, errno))
     }
 
     /// What to tell a caller of something in the directory of one user that is not as it was made.
-    fn foreign(&self, name: &str) -> StoreError {
+    /// What cannot be looked at is not to blame: the directory was closed to this user.
+    fn foreign(&self, name: &str) -> Option<StoreError> {
         let shown = self.path.join(name);
         let shown = shown.display();
-        let message = match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if !is_of_user(&stat) => {
-                format!("{shown} belongs to user {}", stat.st_uid)
-            }
-            Ok(stat) if is_directory(&stat) && user_dir::is_open_to_others(&stat) => {
-                format!("other users can write to {shown}")
-            }
-            _ => format!("{shown} is not what leasehold has made there"),
+        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let message = if !is_of_user(&stat) {
+            format!("{shown} belongs to user {}", stat.st_uid)
+        } else if is_directory(&stat) && user_dir::is_open_to_others(&stat) {
+            format!("other users can write to {shown}")
+        } else {
+            format!("{shown} is not what leasehold has made there")
         };
-        refused(
+        Some(refused(
             message,
             format!(
                 "stop what uses that directory, look at {name} there and remove it; or name \
                  another directory with local:/some/dir"
             ),
-        )
+        ))
     }
 }
 

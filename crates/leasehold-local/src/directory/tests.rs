@@ -125,6 +125,15 @@ fn parts_that_others_can_write_to_are_refused() {
     }
 }
 
+/// As where the directory was closed to this user meanwhile: nothing is to be removed.
+#[test]
+fn what_cannot_be_looked_at_is_not_said_to_be_of_others() {
+    let place = used();
+    let directory = place.directory();
+    let error = directory.failed_at("records/k.rec", "write to", Errno::ACCESS);
+    assert!(error.to_string().starts_with("cannot write to"), "{error}");
+}
+
 #[test]
 fn what_only_this_user_can_change_is_not_said_to_be_open_to_others() {
     let place = used();

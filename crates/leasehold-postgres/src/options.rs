@@ -210,7 +210,9 @@ fn parse(url: &str) -> Result<Config, Invalid> {
         // A part of a password would be taken for a host, and shown.
         return Err(not_encoded("the URL of PostgreSQL has more than one @"));
     }
-    let config = url.parse().map_err(|_| invalid("cannot be read"))?;
+    // The protocol has no zero byte: the client would take it for an outage.
+    let read = url.parse::<Config>().ok().filter(|_| !url.contains("%00"));
+    let config = read.ok_or_else(|| invalid("cannot be read"))?;
     check_host(&config).map(|()| config)
 }
 
@@ -580,6 +582,7 @@ mod tests {
             ("postgres://", "names no host"),
             ("postgres://://", "names no host"),
             ("postgres://u:secret@h:port/d", "cannot be read"),
+            ("postgres://u%00:secret@h/d", "cannot be read"),
         ] {
             let refused = PostgresOptions::from_url(url).unwrap_err();
             assert!(refused.message.contains(said), "{url}: {refused}");

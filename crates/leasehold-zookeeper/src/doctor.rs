@@ -137,7 +137,7 @@ mod tests {
         let mut findings = report.findings.iter();
         let access = findings.find(|finding| finding.check == "access");
         let severity = access.map(|finding| finding.severity);
-        assert_eq!(severity, Some(Severity::Warning), "{report:?}");
+        assert_eq!(severity, Some(Warning), "{report:?}");
         let access = Access::default();
         let made = scheme::ZooKeeper.initialise(&named, &access).await;
         let made = made.unwrap().remove(0).made.unwrap();

@@ -130,7 +130,7 @@ async fn an_outage_is_said_once_and_waited_through() {
 #[tokio::test]
 async fn who_has_seen_enough_ends_it_where_nothing_changes() {
     let mut store = Store::redis();
-    store.url += "?audit=9";
+    store.url += "?audit=1000";
     store.run("run k -- true").await.has_code(Some(0));
     for arguments in ["ls --watch", "elect --observe k", "log --follow -n 1"] {
         let shell = in_shell("\"$@\" | head -1", &store.command(arguments));

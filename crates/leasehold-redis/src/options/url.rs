@@ -13,8 +13,8 @@ use super::{RedisAddress, RedisOptions};
 /// What stands for a secret.
 const HIDDEN: &str = "***";
 
-const EXAMPLE: &str = "write redis://user:password@host:6379/0, or \
- redis+unix:///path?user=U&pass=P; percent-encode special characters in user and password";
+const EXAMPLE: &str = "write redis://user:password@host:6379/0 or redis+unix:///path?user=U&pass=P, \
+ percent-encoded";
 
 impl RedisOptions {
     /// Parses a URL:

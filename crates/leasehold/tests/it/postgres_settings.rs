@@ -237,7 +237,10 @@ async fn a_schema_that_was_made_for_a_role_is_filled() {
 async fn who_names_the_schema_of_others_is_told_to_name_another() {
     let server = Postgres::shared();
     let database = server.url_of(&server.database());
-    sql_at(&database, "create schema theirs; create table theirs.keys ()");
+    sql_at(
+        &database,
+        "create schema theirs; create table theirs.keys ()",
+    );
     let url = database + "?schema=theirs";
     let error = fails(init(&url).await, ErrorKind::Refused, &["already exists"]);
     hints(&error, "another schema");

@@ -118,8 +118,7 @@ fn as_it_keeps_data(facts: &Facts) -> String {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
         (_, false) if facts.acknowledges(|_| true) => {
-            "until the server loses data, or a replica is promoted that has lost its data or did \
-             not acknowledge a lock"
+            "until the server loses data, or a replica that lacks a lock is promoted"
         }
         (_, false) => "until the server loses data or a replica is promoted",
     };

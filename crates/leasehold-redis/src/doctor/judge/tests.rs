@@ -425,7 +425,7 @@ fn what_is_acknowledged_is_promised() {
     let replica = "slave0=ip=10.0.0.2,port=6379,state=online,offset=1,lag=0";
     let mut facts = with(replica, "min-replicas-to-write=1");
     facts.options.acknowledge = Some(Acknowledge::replicas(1));
-    says(promised(&facts), ["did not acknowledge a lock"]);
+    says(promised(&facts), ["a replica that lacks a lock"]);
     let mut facts = with("", "appendfsync=everysec");
     let disk = Acknowledge::by(AcknowledgedBy::Disk { replicas: 0 });
     facts.options.acknowledge = Some(disk);

@@ -211,7 +211,8 @@ fn parse(url: &str) -> Result<Config, Invalid> {
         return Err(not_encoded("the URL of PostgreSQL has more than one @"));
     }
     // The protocol has no zero byte: the client would take it for an outage.
-    let read = url.parse::<Config>().ok().filter(|_| !url.contains("%00"));
+    let has_zero = url.contains("%00") || url.contains('\0');
+    let read = url.parse::<Config>().ok().filter(|_| !has_zero);
     let config = read.ok_or_else(|| invalid("cannot be read"))?;
     check_host(&config).map(|()| config)
 }

@@ -86,8 +86,8 @@ impl Lease {
     /// between, and readers that are next in the queue are granted. A reader cannot be upgraded:
     /// see [`RwLock`](crate::RwLock).
     ///
-    /// It first replaces the claim id, so that nobody recovers a writer by earlier
-    /// [`parts`](Lease::parts).
+    /// It first replaces the claim id: with earlier [`parts`](Lease::parts) nobody can take the
+    /// reader over as a writer.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease.
@@ -114,7 +114,7 @@ impl Lease {
             let invalid = Invalid::new(why, "use a read-write lock");
             return Err(self.error(Operation::Downgrade, invalid.into()));
         }
-        // The parts of a writer would take over a reader as one.
+        // With the parts of the writer another would take over the reader as a writer.
         if !self.claim.session.store.capabilities().exclusive_only {
             self.replace_id(Operation::Downgrade).await?;
         }

@@ -57,7 +57,7 @@ pub struct MemoryStore {
 
 struct Shared {
     kept: Mutex<Kept>,
-    /// Who holds it sends pushes.
+    /// Held by the task that sends pushes.
     turn: Mutex<()>,
     listeners: Mutex<HashMap<Inbox, Listener>>,
     epochs: AtomicU64,
@@ -174,13 +174,13 @@ impl Shared {
         lock(&self.listeners).get(inbox).cloned()
     }
 
-    /// Sends what is to be pushed, one task at a time, so that it keeps its order. Whoever hears may
-    /// use the store, which is not locked.
+    /// Sends what is to be pushed, one task at a time, so that it keeps its order. Those who hear it
+    /// may use the store: its records are not locked.
     fn push(&self) {
         while !lock(&self.kept).pushes.is_empty() {
             let turn = self.turn.try_lock();
             if matches!(turn, Err(TryLockError::WouldBlock)) {
-                // It looks again before it ends.
+                // Who sends looks again afterwards.
                 return;
             }
             let pushes = std::mem::take(&mut lock(&self.kept).pushes);
@@ -217,8 +217,10 @@ impl Records for MemoryStore {
                 let at = outcome.at;
                 queue.deliver(outcome, now, |event| {
                     let to = self.shared.listener(event.inbox());
-                    let push = |to: Listener| (to.sink, Push::of(event, key, at, to.epoch));
-                    to.map(|to| kept.pushes.push(push(to))).is_some()
+                    let push = to.map(|to| (to.sink, Push::of(event, key, at, to.epoch)));
+                    let is_heard = push.is_some();
+                    kept.pushes.extend(push);
+                    is_heard
                 });
                 if let Some(log) = &mut kept.audit {
                     log.note(key, std::mem::take(&mut outcome.audit));

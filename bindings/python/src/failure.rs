@@ -36,7 +36,7 @@ impl Failure {
         Invalid::new(message, "lock each key by itself").into()
     }
 
-    /// Of several keys the store does not say which is busy.
+    /// Of several keys, the library does not say which is busy.
     pub(crate) fn busy(keys: &[String]) -> Self {
         let message = match keys {
             [key] => format!("cannot acquire {key:?}: it is busy"),

@@ -46,7 +46,7 @@ async fn a_limit_lets_so_many_in_and_is_changed_by_an_administrator(store: &Stor
     ends(store, "run -n --limit 3 mail -- true", 75).await;
     ends(store, "run --limit 5 mail -- true", 64).await;
 
-    let hint = "name the number of permits that it has";
+    let hint = "name the number of permits that the semaphore has";
     ends_saying(store, "resize mail --from 2 --to 4", 64, hint).await;
     let waiter = store.waiter("mail", "run --limit 3 mail -- echo in").await;
     let resized = store.run("resize mail --from 3 --to 4").await;

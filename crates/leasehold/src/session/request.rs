@@ -128,7 +128,7 @@ pub(crate) fn mismatch(asked: Mode, in_use: Capacity) -> StoreError {
     let message = format!("the key is in use as {in_use}, and {asked_for}");
     StoreError::new(ErrorKind::Invalid, message).with_hint(match (asked.capacity(), in_use) {
         (Capacity::Permits(_), Capacity::Permits(_)) => {
-            "all who use a semaphore name the number of permits that it has; `resize` changes it"
+            "name the number of permits that the semaphore has; `resize` changes it"
         }
         _ => "use another key, or the same kind of lock: a key has one kind at a time",
     })

@@ -298,7 +298,7 @@ impl Lock {
             Err(End::Superseded) => {
                 Err("another process has taken over the claim, or its id was replaced")
             }
-            Err(_) => Err("the claim no longer exists: it was released or has expired"),
+            Err(_) => Err("the claim no longer exists: it was released or broken, or has expired"),
         })
     }
 

@@ -208,7 +208,7 @@ impl Inner {
         limit: Option<Duration>,
         who: &Who,
     ) -> Result<(CoreLock, LockOptions), Failure> {
-        // One that is connected takes nothing of it: messages name the time as the caller does.
+        // Once connected, nothing is subtracted: messages name the limit as its caller does.
         let began = self.connections.connected().is_none().then(clock::now);
         let (lock, mut how) = (self.lock(who).await?, LockOptions::new());
         if let Some(limit) = limit {

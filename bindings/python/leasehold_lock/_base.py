@@ -639,7 +639,12 @@ class BaseLease(_NotPickled):
         return await self._client._run(self._core.release())
 
     async def __aenter__(self) -> Self:
-        self.check()
+        try:
+            self.check()
+        except LeaseholdError as ended:
+            # Where one of several keys is lost, the others are still held.
+            await BaseLease.__aexit__(self, type(ended))
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
@@ -659,11 +664,14 @@ class BaseLease(_NotPickled):
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
-        if core is not None and core.is_open and not core.is_lost:
+        if core is not None and core.is_open:
             text = f"{self!r} was never released: it is released in the background"
+            # Where one of several keys is lost, the others are still held.
+            is_lost = core.is_lost
             # Who waits for its loss or records warnings, as pytest does, keeps the core, no hold.
             core.release()
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            if not is_lost:
+                warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
 
 def _name(self: object) -> str:

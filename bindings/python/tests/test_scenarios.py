@@ -157,7 +157,7 @@ async def test_a_lease_that_is_broken_is_lost(face, client, url):
 
 @scenario
 async def test_a_block_of_a_lease_that_has_ended_is_not_begun(face, client, url):
-    released, lost = await client.mutex("a").lease(), await client.mutex("b").lease()
+    released, lost = await client.mutex("a").lease(), await client.multi(["b", "c"]).lease()
     await released.release()
     await client.break_key("b")
     assert await lost.lost.wait(20)
@@ -165,6 +165,7 @@ async def test_a_block_of_a_lease_that_has_ended_is_not_begun(face, client, url)
         with pytest.raises(lh.Lost):
             async with lease:
                 pytest.fail("it has begun")
+    await faces.free(face, client, "c")
 
 
 @scenario
@@ -209,6 +210,12 @@ async def test_who_waits_for_the_loss_of_garbage_keeps_no_hold(face, client, url
         gc.collect()
     await faces.free(face, client, "k")
     assert not await lost.wait(20) and not lost.is_set()
+    lost = (lease := await client.multi(["a", "b"]).lease()).lost
+    await client.break_key("a")
+    assert await lost.wait(20)
+    del lease
+    gc.collect()
+    await faces.free(face, client, "b")
 
 
 @scenario

@@ -49,8 +49,8 @@ class Holder(NamedTuple):
     label: str | None
     #: The token of a mutex or a writer; for others the number of the grant.
     token: int
-    #: In how many seconds the lease expires without another renewal: ``inf`` if it never does, as
-    #: those of other libraries may in ``layout=classic``.
+    #: In how many seconds the lease expires without another renewal; ``inf`` for a lock of another
+    #: library that never does (``layout=classic``).
     expires_in: float
     #: What it tells of itself, such as the address of a leader.
     note: str | None = None

@@ -174,8 +174,8 @@ impl Shared {
         lock(&self.listeners).get(inbox).cloned()
     }
 
-    /// Sends what is to be pushed, one task at a time, so that it keeps its order. Those who hear it
-    /// may use the store: its records are not locked.
+    /// Sends what is to be pushed, one task at a time, so that it keeps its order. The records are
+    /// not locked: those who hear it may use the store.
     fn push(&self) {
         while !lock(&self.kept).pushes.is_empty() {
             let turn = self.turn.try_lock();

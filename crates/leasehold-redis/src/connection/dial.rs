@@ -159,7 +159,7 @@ where
                     failed = Some(error);
                 }
             }
-            Ok(None) => return Err(failed.unwrap_or_else(|| errors::no_connection(None))),
+            Ok(None) => return Err(failed.unwrap_or_else(|| errors::no_connection_to("a server"))),
         }
     }
 }

@@ -96,12 +96,12 @@ impl ConnectionManager {
     /// Why there is no connection, where it is known.
     pub(crate) fn last_failure(&self) -> Option<StoreError> {
         match &*self.state.borrow() {
-            Err(Some(last)) => Some(errors::no_connection(Some(last))),
+            Err(Some(last)) => Some(errors::no_connection(last)),
             _ => None,
         }
     }
 
-    /// The same, or that it is not known.
+    /// The same; where it is not known, to which place there is none.
     pub(crate) fn failure(&self) -> StoreError {
         let unknown = || errors::no_connection_to(&self.endpoint.options.address.shown());
         self.last_failure().unwrap_or_else(unknown)

@@ -338,18 +338,14 @@ pub(super) fn silent(limit: Duration) -> StoreError {
     unavailable(format!("no answer within {}", written(limit)))
 }
 
-/// There is no connection to that place yet, so nothing can have been carried out.
+/// There is no connection to that place, so nothing can have been carried out.
 pub(super) fn no_connection_to(place: &str) -> StoreError {
     unavailable(format!("there is no connection to {place}"))
         .with_hint("is the server running, and reachable from here?")
 }
 
-/// The same, where the last reason may be known.
-pub(super) fn no_connection(last: Option<&StoreError>) -> StoreError {
-    let Some(last) = last else {
-        return unavailable("there is no connection to the server");
-    };
+/// The same, with the last reason.
+pub(super) fn no_connection(last: &StoreError) -> StoreError {
     let message = format!("there is no connection to the server: {last}");
-    let error = last.clone().with_message(message);
-    error.with_source(last.clone())
+    last.clone().with_message(message).with_source(last.clone())
 }

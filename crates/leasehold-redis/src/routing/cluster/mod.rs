@@ -111,7 +111,7 @@ impl Cluster {
     ) -> Result<(Value, Context), StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
-        let mut why = errors::no_connection(None);
+        let mut why = errors::silent(limit);
         let cluster = Some(self);
         let mut unsettled = Unsettled { cluster };
         let Ok(answer) = timeout(limit, self.follow(slot, request, &mut why)).await else {

@@ -109,10 +109,10 @@ impl Facts {
         (votes && !self.votes_at_once) || self.options.restart != Restart::Trust
     }
 
-    /// Whether grants and renewals count only once such a policy's servers have them.
-    pub(super) fn acknowledges(&self, who: impl FnOnce(AcknowledgedBy) -> bool) -> bool {
+    /// Who must have grants and renewals before they count.
+    pub(super) fn acknowledged_by(&self) -> Option<AcknowledgedBy> {
         let policy = self.options.acknowledge;
-        policy.is_some_and(|policy| policy.renewals && who(policy.by))
+        policy.filter(|it| it.renewals).map(|it| it.by)
     }
 
     /// The replicas that are connected: how each is called, whether it is in

@@ -159,7 +159,10 @@ pub(super) fn votes(vote: Vote, part: Part) -> Finding {
         false => ("vote", "votes"),
     };
     let finding = |found: &str| Finding::new(Severity::Warning, check, found);
-    let starts = format!("its quarantine starts with the next claim; after that it {does}");
+    let starts = |found: &str| {
+        let then = format!("its quarantine starts with the next claim; after that it {does}");
+        finding(found).meaning(then)
+    };
     let finding = match (vote, alone) {
         (Vote::Now, _) => return Finding::new(Severity::Fine, check, format!("it {does}")),
         (Vote::After(left), _) => {
@@ -169,12 +172,8 @@ pub(super) fn votes(vote: Vote, part: Part) -> Finding {
                 false => "until then the other servers must form the quorum without it",
             })
         }
-        (Vote::Restarted, _) => {
-            finding("it was restarted, and has received no claim since").meaning(starts)
-        }
-        (Vote::Unmarked, _) => {
-            finding("it has no mark: it is new, or has lost its data").meaning(starts)
-        }
+        (Vote::Restarted, _) => starts("it was restarted, and has received no claim since"),
+        (Vote::Unmarked, _) => starts("it has no mark: it is new, or has lost its data"),
         (Vote::Foreign, true) => {
             let found = "it belongs to clients with other settings";
             return Finding::new(Severity::Unsafe, check, found)
@@ -192,9 +191,7 @@ pub(super) fn votes(vote: Vote, part: Part) -> Finding {
         }
     };
     finding.remedied(match vote {
-        Vote::Unmarked => {
-            "if it is new, run leasehold init -S URL, and never if it has lost its data"
-        }
+        Vote::Unmarked => "if it is new, run leasehold init -S URL; never if it has lost its data",
         _ => "nothing: the quarantine ends by itself",
     })
 }

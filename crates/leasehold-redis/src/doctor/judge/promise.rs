@@ -117,7 +117,7 @@ fn as_it_keeps_data(facts: &Facts) -> String {
     let exclusion = match (is_synced_always(facts), alone) {
         (true, true) => "also over a restart of the server",
         (false, true) => "until the server loses data (a restart, FLUSHALL)",
-        (_, false) if facts.acknowledges(|_| true) => {
+        (_, false) if facts.acknowledged_by().is_some() => {
             "until the server loses data, or a replica that lacks a lock is promoted"
         }
         (_, false) => "until the server loses data or a replica is promoted",

@@ -39,7 +39,7 @@ fn with_tokens(facts: &Facts, said: &str, of_tokens: &str) -> String {
 
 /// Whether a grant is on the disk before it counts: by the server's settings, or as clients ask.
 pub(super) fn is_synced_always(facts: &Facts) -> bool {
-    let asked = facts.acknowledges(|by| matches!(by, AcknowledgedBy::Disk { .. }));
+    let asked = matches!(facts.acknowledged_by(), Some(AcknowledgedBy::Disk { .. }));
     // While another process writes the file anew, this setting leaves out every sync.
     let leaves_out = facts.config("no-appendfsync-on-rewrite") == Some("yes");
     let always = facts.config("appendfsync") == Some("always") && !leaves_out;

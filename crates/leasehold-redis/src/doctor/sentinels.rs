@@ -159,7 +159,7 @@ fn together(views: &[&View], listed: usize) -> Vec<Finding> {
     }));
     if findings.is_empty() {
         let answered = views.len();
-        let found = format!("{answered} of {all} name the same primary, and know each other");
+        let found = format!("{answered} of {listed} name the same primary, and know each other");
         findings.push(finding(Severity::Fine, found));
     }
     findings

@@ -30,14 +30,8 @@ const MORE_ROOM: &str =
 /// What to do where the server cannot forget notifications.
 const OLDEST: &str = "let the transaction with the oldest xact_start in pg_stat_activity end";
 
-/// What to do where a lock of another session was waited for too long.
-const WHO_LOCKS: &str = "find in pg_locks which session keeps the row or the table locked";
-
 /// What to do where only another server helps.
 const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
-
-/// What to do where the server does not let this user in, whatever the password is.
-const WHO_MAY_LOG_IN: &str = "check the user and sslmode in the URL, and pg_hba.conf at the server";
 
 /// Whether the server takes no writes, or no more.
 pub(crate) fn is_read_only(error: &Error) -> bool {
@@ -78,7 +72,9 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             refusal().with_hint("make room on the server")
         }
         (&SqlState::INVALID_PASSWORD, _) => refusal().with_hint("check the user and the password"),
-        (_, OF_LOGIN) => refusal().with_hint(WHO_MAY_LOG_IN),
+        // Whatever the password is.
+        (_, OF_LOGIN) => refusal()
+            .with_hint("check the user and sslmode in the URL, and pg_hba.conf at the server"),
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refusal().with_hint("check the database of the URL")
         }
@@ -89,7 +85,9 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             match *code {
                 SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
                 SqlState::PROGRAM_LIMIT_EXCEEDED => passes.with_hint(OLDEST),
-                SqlState::LOCK_NOT_AVAILABLE => passes.with_hint(WHO_LOCKS),
+                SqlState::LOCK_NOT_AVAILABLE => {
+                    passes.with_hint("find in pg_locks which session holds that lock")
+                }
                 _ => passes,
             }
         }

@@ -29,8 +29,7 @@ pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
 /// One configuration for each host, for a session that writes; with the passwords of a file.
 pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
     let user = config.get_user().map(str::to_owned);
-    let user = user.or_else(|| usual_user(|name| var(name).ok()));
-    let user = user.unwrap_or_default();
+    let user = user.unwrap_or_else(|| usual_user(|name| var(name).ok()));
     let database = config.get_dbname().unwrap_or(&user);
     let hosts = config.get_hosts().iter().zip(ports_of(config));
     hosts
@@ -64,9 +63,9 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
 }
 
 /// Whom the client takes by default, as the environment has it: cron sets the second variable only.
-fn usual_user(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn usual_user(variable: impl Fn(&str) -> Option<String>) -> String {
     let mut set = ["USER", "LOGNAME"].into_iter().filter_map(variable);
-    set.find(|user| !user.is_empty())
+    set.find(|user| !user.is_empty()).unwrap_or_default()
 }
 
 /// One configuration for each address that the name of the host of this one has just now.
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn jobs_of_cron_have_a_user() {
         let of_cron = |name: &str| (name == "LOGNAME").then(|| "app".to_owned());
-        assert_eq!(usual_user(of_cron).as_deref(), Some("app"));
+        assert_eq!(usual_user(of_cron), "app");
     }
 
     /// One is kept however rarely a client asks.

@@ -17,9 +17,6 @@ const VERSION: &str = "3";
 /// What to do where the role may not make it.
 const BY_OWNER: &str = "let the owner of the database run what leasehold init --dry-run prints";
 
-/// What to do where somebody else's tables are in the way, or what is left of ours.
-const TAKEN: &str = "name another schema: ?schema=NAME";
-
 /// Others may have made functions that fit better than those of the server.
 const BEGIN: &str = "begin; set local search_path = pg_catalog, pg_temp;";
 
@@ -54,9 +51,10 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
             let made = pool.answer(at, client.batch_execute(&sql)).await?;
             made.map_err(|error| match error.code() {
                 Some(&SqlState::INSUFFICIENT_PRIVILEGE) => pool.meaning(error).with_hint(BY_OWNER),
-                Some(&SqlState::DUPLICATE_TABLE | &SqlState::DUPLICATE_FUNCTION) => {
-                    pool.meaning(error).with_hint(TAKEN)
-                }
+                // Somebody else's are in the way, or what is left of ours.
+                Some(&SqlState::DUPLICATE_TABLE | &SqlState::DUPLICATE_FUNCTION) => pool
+                    .meaning(error)
+                    .with_hint("name another schema: ?schema=NAME"),
                 _ => pool.meaning(error),
             })?;
             Marked::New

@@ -13,8 +13,8 @@ use super::{RedisAddress, RedisOptions};
 /// What stands for a secret.
 const HIDDEN: &str = "***";
 
-const EXAMPLE: &str = "write redis://user:password@host:6379/0 or redis+unix:///path?user=U&pass=P, \
- percent-encoded";
+const EXAMPLE: &str =
+    "percent-encode user and password: redis://U:P@host:6379/0 or redis+unix:///path?user=U&pass=P";
 
 impl RedisOptions {
     /// Parses a URL:

@@ -29,7 +29,7 @@ pub(crate) enum Delivery<'a> {
     Asking,
 }
 
-/// What is known of an answer besides the reply: who else has it, where that was asked for.
+/// What is known of an answer besides the reply, such as who else has it.
 pub(crate) struct Context {
     pub(crate) epoch: u64,
     pub(crate) acknowledged: Option<Result<Acknowledged, StoreError>>,

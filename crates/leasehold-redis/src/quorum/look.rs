@@ -64,8 +64,8 @@ pub(super) fn view(size: QuorumSize, seen: &[Snapshot], wall: StoreTime) -> Snap
     }
 }
 
-/// Up to which token a break makes void what was seen. That is no further ahead of the members'
-/// clocks than a claim may propose: a wrong clock here cannot use up the tokens.
+/// Up to which token a break voids: all that was seen, and what claims propose by now, but no
+/// further ahead of a member's clock than they may. A wrong clock here cannot use up the tokens.
 pub(super) fn void_up_to(seen: &Snapshot, wall: StoreTime, ahead: Duration) -> Token {
     let most = wall.min(seen.clock + ahead);
     Token::from(most.0.max(seen.last_token.get() + 1))

@@ -345,10 +345,7 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         let error = Clock::open(&directory, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert!(
-            error.hint().unwrap().ends_with("remove the file"),
-            "not the directory"
-        );
+        assert!(error.hint().unwrap().ends_with("remove the file"));
         let beyond = Clock {
             anchor: u64::MAX,
             ..Clock::new(Boot::default())

@@ -15,8 +15,7 @@ use super::options::ZooKeeperOptions;
 /// How long what the trial leaves is kept.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// What it means where anybody may use the nodes, and what to do.
-const OPEN: &str = "whoever reaches the servers can read and remove the locks";
+/// What to do where anybody may use the nodes.
 const NAME_USER: &str =
     "name a user with a password, or a client certificate, before the first use of the path";
 const CHANGE_ACL: &str = "change the ACL of the path and all nodes below it, or use another path";
@@ -47,12 +46,13 @@ fn judge(
     let session = Finding::new(Note, "session", found)
         .meaning("so long a client that has died counts as listening")
         .remedied("change minSessionTimeout or maxSessionTimeout at the servers");
-    let nobody = Finding::new(Note, "access", "there is no user and no client certificate")
-        .meaning(OPEN)
-        .remedied(NAME_USER);
-    let others = Finding::new(Warning, "access", "the nodes were made without a user")
-        .meaning(OPEN)
-        .remedied(CHANGE_ACL);
+    let (severity, found, remedy) = match has_identity {
+        true => (Warning, "the nodes were made without a user", CHANGE_ACL),
+        false => (Note, "there is no user and no client certificate", NAME_USER),
+    };
+    let open = Finding::new(severity, "access", found)
+        .meaning("whoever reaches the servers can remove the locks")
+        .remedied(remedy);
     let is_even = |voters: usize| voters > 1 && voters.is_multiple_of(2);
     let rules = [
         (true, connection),
@@ -60,8 +60,7 @@ fn judge(
         (voters.is_some_and(is_even), even),
         (voters.is_none(), unknown),
         (is_cut, session),
-        (!has_identity, nobody),
-        (has_identity && is_open, others),
+        (is_open || !has_identity, open),
     ];
     applied(&options.hosts(), rules)
 }

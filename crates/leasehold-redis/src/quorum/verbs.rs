@@ -138,15 +138,12 @@ impl RedlockStore {
             Token::NONE
         } else {
             let seen = inner.look(key).await?;
-            match only {
-                // Nobody can have it, and it would use up the tokens below it.
-                Some(only) if only > seen.last_token => {
-                    let (holders, token) = (0, seen.last_token);
-                    return Ok(Reply::Broken { holders, token });
-                }
-                Some(only) => only,
-                None => void_up_to(&seen, wall(), inner.options.max_ttl),
+            let token = seen.last_token;
+            // Nobody can have it, and it would use up the tokens below it.
+            if only.is_some_and(|only| only > token) {
+                return Ok(Reply::Broken { holders: 0, token });
             }
+            only.unwrap_or_else(|| void_up_to(&seen, wall(), inner.options.max_ttl))
         };
         let whose = Voided::Key { by: by.clone() };
         let command = Command::Void(Void { up_to, whose });

@@ -141,7 +141,7 @@ where
 {
     let mut nodes = nodes.into_iter();
     let mut asked = FuturesUnordered::new();
-    let mut failed: Option<StoreError> = None;
+    let mut failed = errors::no_connection_to("a server");
     loop {
         asked.extend(nodes.next().map(&ask));
         // The last one is waited for.
@@ -155,11 +155,11 @@ where
             Ok(Some(Ok(answer))) => return Ok(answer),
             Ok(Some(Err(error))) => {
                 let refused = |error: &StoreError| error.kind() != ErrorKind::Unavailable;
-                if refused(&error) || !failed.as_ref().is_some_and(refused) {
-                    failed = Some(error);
+                if refused(&error) || !refused(&failed) {
+                    failed = error;
                 }
             }
-            Ok(None) => return Err(failed.unwrap_or_else(|| errors::no_connection_to("a server"))),
+            Ok(None) => return Err(failed),
         }
     }
 }

@@ -347,5 +347,6 @@ pub(super) fn no_connection_to(place: &str) -> StoreError {
 /// The same, with the last reason.
 pub(super) fn no_connection(last: &StoreError) -> StoreError {
     let message = format!("there is no connection to the server: {last}");
-    last.clone().with_message(message).with_source(last.clone())
+    let error = last.clone().with_message(message);
+    error.with_source(last.clone())
 }

@@ -16,7 +16,7 @@ use super::options::ZooKeeperOptions;
 const RETENTION: Duration = Duration::from_secs(60);
 
 /// What to do where anybody may use the nodes.
-const NAME_USER: &str =
+const LOG_IN: &str =
     "name a user with a password, or a client certificate, before the first use of the path";
 const CHANGE_ACL: &str = "change the ACL of the path and all nodes below it, or use another path";
 
@@ -48,7 +48,7 @@ fn judge(
         .remedied("change minSessionTimeout or maxSessionTimeout at the servers");
     let (severity, found, remedy) = match has_identity {
         true => (Warning, "the nodes were made without a user", CHANGE_ACL),
-        false => (Note, "there is no user and no client certificate", NAME_USER),
+        false => (Note, "there is no user and no client certificate", LOG_IN),
     };
     let open = Finding::new(severity, "access", found)
         .meaning("whoever reaches the servers can remove the locks")

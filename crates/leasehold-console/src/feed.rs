@@ -46,6 +46,7 @@ pub fn begin(
             shown,
             updates,
             load: load.0.lock_owned().await,
+            failed: false,
             refreshed: Instant::now(),
         };
         let updates = feed.updates.clone();
@@ -64,6 +65,8 @@ struct Feed {
     shown: Option<watch::Receiver<Vec<String>>>,
     updates: mpsc::Sender<Update>,
     load: OwnedMutexGuard<LoadLimit>,
+    /// Whether the last request has failed.
+    failed: bool,
     /// When those that are shown were looked at last.
     refreshed: Instant,
 }
@@ -97,7 +100,7 @@ impl Feed {
         self.load.measure_round_trip(&self.client).await;
         let client = self.client.clone();
         let mut listing = client.listing(&self.pattern);
-        let (mut waited_for, mut failed) = (Vec::new(), false);
+        let mut waited_for = Vec::new();
         loop {
             self.tell(Update::Asked).await;
             let asked = Instant::now();
@@ -105,17 +108,12 @@ impl Feed {
                 Ok(Some(page)) => page,
                 Ok(None) => break,
                 Err(error) => {
-                    failed = true;
                     self.failed(error).await;
                     continue;
                 }
             };
-            // The first answer after an error may have been waited for until the server came back.
-            if !std::mem::take(&mut failed) {
-                // A name is looked for, and then looked at.
-                let trips = if page.keys.is_empty() { 1 } else { 2 };
-                self.load.record(asked.elapsed(), trips);
-            }
+            // A name is looked for, and then looked at.
+            self.record(asked, if page.keys.is_empty() { 1 } else { 2 });
             let views = page.keys.iter().map(KeyView::from).collect();
             let skipped = page.skipped.into_iter();
             let skipped = skipped.map(|it| (it.name, it.error.to_string()));
@@ -134,7 +132,7 @@ impl Feed {
                 // Those of the last pass may be over: they are none of this one.
                 Err(error) => return self.failed(error).await,
             }
-            self.load.record(asked.elapsed(), 1);
+            self.record(asked, 1);
         }
         self.refreshed = Instant::now();
         self.tell(Update::Ended(deadlocks)).await;
@@ -153,7 +151,7 @@ impl Feed {
         let looks = shown.iter().map(|key| self.client.inspect(key));
         match try_join_all(looks).await {
             Ok(seen) => {
-                self.load.record(asked.elapsed(), 1);
+                self.record(asked, 1);
                 let seen = seen.iter().map(KeyView::from).collect();
                 self.tell(Update::Shown(seen)).await;
             }
@@ -164,7 +162,15 @@ impl Feed {
         self.load.pause_up_to(self.interval).await;
     }
 
-    async fn failed(&self, error: Error) {
+    /// Records an answer as load, unless it may have been waited for until the server came back.
+    fn record(&mut self, asked: Instant, trips: u32) {
+        if !std::mem::take(&mut self.failed) {
+            self.load.record(asked.elapsed(), trips);
+        }
+    }
+
+    async fn failed(&mut self, error: Error) {
+        self.failed = true;
         self.tell(Update::Failed(error)).await;
         sleep(self.interval.max(AFTER_ERROR)).await;
     }

@@ -112,11 +112,11 @@ impl LookedFor {
     }
 }
 
-/// Whether it, or its directory, is a symbolic link to nothing, as where a disk is not mounted
-/// yet. Without that file the locks could be in another store.
+/// Whether it, or a directory above it, is a symbolic link to nothing, as where a disk is not
+/// mounted yet. Without that file the locks could be in another store.
 fn dangles(path: &Path) -> bool {
-    let mut links = path.ancestors().take(2);
-    links.any(|link| link.symlink_metadata().is_ok() && link.metadata().is_err())
+    let is_link = |path: &Path| path.symlink_metadata().is_ok() && path.metadata().is_err();
+    path.ancestors().any(is_link)
 }
 
 /// Whether it is the file that has nothing in it, whoever made the link to it.

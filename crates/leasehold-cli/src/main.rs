@@ -65,9 +65,13 @@ fn main() {
 fn perform(mut command: Command) -> Result<Status, Failure> {
     if let Command::Hold(args) = &mut command {
         let front = args.lifetime.go_to_background(args.save.is_some());
-        let printer = || Printer::new(&args.common.output, true);
-        let ended = front.unwrap_or_else(|failure| Some(printer().failure(&failure).into()));
-        if let Some(status) = ended {
+        let refused = |failure: Failure| {
+            let printer = Printer::new(&args.common.output, true);
+            let status = printer.failure(&failure);
+            printer.finish();
+            Some(status.into())
+        };
+        if let Some(status) = front.unwrap_or_else(refused) {
             return Ok(status);
         }
     }

@@ -40,10 +40,7 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
             }
         }
         read_on?;
-        if !args.follow {
-            return Ok(exit::OK);
-        }
-        if timeout(PAUSE, &mut gone).await.is_ok() {
+        if !args.follow || timeout(PAUSE, &mut gone).await.is_ok() {
             return Ok(exit::OK);
         }
         found = Vec::new();

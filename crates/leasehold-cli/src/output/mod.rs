@@ -19,7 +19,7 @@ pub(crate) use leasehold_console::escape::escape;
 use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::retry_on_intr;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use serde::Serialize;
@@ -99,11 +99,10 @@ pub(crate) async fn reader_gone() {
         let out = io::stdout();
         // Errors are told, whatever is waited for.
         let mut seen = [PollFd::new(&out, PollFlags::empty())];
-        while poll(&mut seen, None) == Err(Errno::INTR) {}
-        tell.send(())
+        retry_on_intr(|| poll(&mut seen, None)).map(|_| tell.send(()))
     };
     let _ = thread::Builder::new().spawn(wait);
-    // Without a thread it is learned at the next write.
+    // Without a thread, or a poll, it is learned at the next write.
     if told.await.is_err() {
         pending::<()>().await;
     }

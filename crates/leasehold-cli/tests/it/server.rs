@@ -348,7 +348,7 @@ async fn bench_names_the_server_and_compares_locks_with_it() {
     assert!(!ended.stdout.contains("SCRIPTS"), "{ended}");
 }
 
-/// Until all wait could not be awaited there.
+/// There nobody could tell when all of them wait.
 #[tokio::test]
 async fn bench_measures_no_hand_offs_where_nobody_sees_who_waits() {
     let server = RedisServer::start();

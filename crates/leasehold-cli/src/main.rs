@@ -63,17 +63,12 @@ fn main() {
 }
 
 fn perform(mut command: Command) -> Result<Status, Failure> {
+    let mut front = Ok(None);
     if let Command::Hold(args) = &mut command {
-        let front = args.lifetime.go_to_background(args.save.is_some());
-        let refused = |failure: Failure| {
-            let printer = Printer::new(&args.common.output, true);
-            let status = printer.failure(&failure);
-            printer.finish();
-            Some(status.into())
-        };
-        if let Some(status) = front.unwrap_or_else(refused) {
-            return Ok(status);
-        }
+        front = args.lifetime.go_to_background(args.save.is_some());
+    }
+    if let Ok(Some(status)) = front {
+        return Ok(status);
     }
     // One thread: the guarded program dies with the thread that started it.
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -83,7 +78,7 @@ fn perform(mut command: Command) -> Result<Status, Failure> {
             .hint("raise the limits of open files and memory (ulimit -n, ulimit -v)")
     })?;
     child::reap_orphans(&runtime);
-    let status = runtime.block_on(dispatch(command));
+    let status = runtime.block_on(dispatch(command, front.map(drop)));
     // A name that is still being looked up keeps nobody waiting.
     runtime.shutdown_background();
     Ok(status)
@@ -99,7 +94,8 @@ fn descriptors_left() -> io::Result<()> {
     all.map(drop)
 }
 
-async fn dispatch(mut command: Command) -> Status {
+/// Carries the command out, unless it was to go to the `background` and cannot.
+async fn dispatch(mut command: Command, background: Result<(), Failure>) -> Status {
     let is_job = command.is_job();
     // Of those without options of their output only `top` has settings. It fills the screen, which
     // lines of the log would tear.
@@ -111,8 +107,11 @@ async fn dispatch(mut command: Command) -> Status {
     };
     let metrics = command.metrics_file();
     let metrics = metrics.map(|(file, key)| MetricsFile::begin(file, key, printer));
-    let done = carry_out(&mut command, printer).await;
-    let ended = done.unwrap_or_else(|failure| match failure.signal {
+    let done = async {
+        background?;
+        carry_out(&mut command, printer).await
+    };
+    let ended = done.await.unwrap_or_else(|failure| match failure.signal {
         Some(signal) => Status::of_signal(signal.as_raw()),
         None => printer.failure(&failure).into(),
     });

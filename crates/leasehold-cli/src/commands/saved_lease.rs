@@ -243,13 +243,9 @@ async fn still_held(
     client: &Client,
     store: &CommandSettings,
 ) -> Result<Option<String>, Failure> {
-    let other;
     let client = match old.store == new.store {
-        true => client,
-        false => {
-            other = connect(&store.elsewhere(&old.store)).await?;
-            &other
-        }
+        true => client.clone(),
+        false => connect(&store.elsewhere(&old.store)).await?,
     };
     let is_ours = |key| old.store == new.store && new.leases.iter().any(|it| it.key() == key);
     for lease in &old.leases {

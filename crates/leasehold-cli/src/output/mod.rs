@@ -79,15 +79,15 @@ struct Inner {
     milestones: OnceLock<Sender<(Milestone, Instant)>>,
 }
 
-/// Whether that takes more now. A terminal that was stopped (Ctrl-S) would hold up all that is done
-/// beside the line that is shown there.
+/// Whether that takes more from us now. A terminal that was stopped (Ctrl-S) would hold up all that
+/// is done beside the line that is shown there.
 pub(crate) fn takes_more(out: &impl AsFd) -> bool {
     let (mut seen, at_once) = ([PollFd::new(out, PollFlags::OUT)], Timespec::default());
     !is_anothers(out) && poll(&mut seen, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether that is a terminal that another group has, as where this is a job in the background: what
-/// is drawn again and again would stand in what is typed there.
+/// Whether that is a terminal that another group has, as where this is a job in the background:
+/// what is drawn again and again would stand in what is typed there.
 pub(crate) fn is_anothers(out: &impl AsFd) -> bool {
     tcgetpgrp(out).is_ok_and(|front| front != getpgrp())
 }

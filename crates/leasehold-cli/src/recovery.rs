@@ -190,10 +190,8 @@ fn prepare(directory: &Path) -> Result<(), Failure> {
         .mode(0o700)
         .create(directory);
     let seen = made.and_then(|()| fs::symlink_metadata(directory));
-    private(
-        &seen.map_err(|error| refused(directory, &error))?,
-        directory,
-    )
+    let seen = seen.map_err(|error| refused(directory, &error))?;
+    private(&seen, directory)
 }
 
 /// Refuses what others can read or write: whoever knows the claim can take the lock.
@@ -220,10 +218,8 @@ fn refused(path: &Path, error: &io::Error) -> Failure {
 fn name_of(name: &str, store: &str, key: &str) -> String {
     // FNV-1a, which stays the same in all versions. What collides is seen from the content.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in [name, "\0", store, "\0", key]
-        .iter()
-        .flat_map(|part| part.bytes())
-    {
+    let parts = [name, "\0", store, "\0", key];
+    for byte in parts.iter().flat_map(|part| part.bytes()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
     format!("{name}.{hash:016x}.json")

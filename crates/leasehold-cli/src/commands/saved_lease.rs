@@ -216,11 +216,8 @@ pub(crate) async fn save(
     };
     let place = SaveTarget::at(file)?;
     if let Some(old) = &place.lease {
-        let shown = file.display();
-        let hint = format!(
-            "save to another file, or first run leasehold release {}",
-            quoted(file)
-        );
+        let (shown, quoted) = (file.display(), quoted(file));
+        let hint = format!("save to another file, or first run leasehold release {quoted}");
         let held = still_held(old, lease, client, store).await;
         let held = held.map_err(|failure| {
             let message = format!(

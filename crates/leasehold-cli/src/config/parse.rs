@@ -114,14 +114,12 @@ impl Source<'_> {
         name: &str,
         value: &'a Spanned<DeValue<'i>>,
     ) -> Result<&'a DeTable<'i>, Failure> {
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(table),
-            _ => {
-                let place = self.place(value.span());
-                Err(Failure::usage(format!("{place}: {name} is not a table"))
-                    .hint("a profile begins with a line like [profile.prod]"))
-            }
-        }
+        let DeValue::Table(table) = value.get_ref() else {
+            let place = self.place(value.span());
+            return Err(Failure::usage(format!("{place}: {name} is not a table"))
+                .hint("a profile begins with a line like [profile.prod]"));
+        };
+        Ok(table)
     }
 
     fn place(&self, span: Range<usize>) -> String {

@@ -143,11 +143,9 @@ impl Event {
 
     /// Nobody holds the key that was waited for. `announced`: it was said that it was waited for.
     pub(crate) fn free(key: &str, waited: Duration, announced: bool) -> Self {
+        let said = format!("{key} is free, after {}", spoken(waited));
         let (tone, sentence) = match announced {
-            true => (
-                Tone::Usual,
-                format!("{key} is free, after {}", spoken(waited)),
-            ),
+            true => (Tone::Usual, said),
             false => (Tone::Detail, format!("{key} is free")),
         };
         Self::of_key("free", key, sentence)
@@ -207,11 +205,8 @@ impl Event {
 
     /// The waiting was ended by a signal.
     pub(crate) fn withdrawn(keys: &[String], signal: Signal, waited: Duration) -> Self {
-        let sentence = format!(
-            "stopped waiting for {} after {}",
-            keys.join(", "),
-            spoken(waited)
-        );
+        let (names, after) = (keys.join(", "), spoken(waited));
+        let sentence = format!("stopped waiting for {names} after {after}");
         Self::of_keys("withdrawn", keys, sentence)
             .with("signal", signal.as_raw())
             .with("waited_ms", millis(waited))
@@ -337,12 +332,9 @@ impl Event {
     pub(crate) fn released(keys: &[String], still_ours: bool) -> Self {
         let names = keys.join(", ");
         let late = format!("lost {names}: the lease had ended before it was released");
+        let done = format!("released {names}");
         let (milestone, tone, sentence) = match still_ours {
-            true => (
-                Milestone::Released,
-                Tone::Detail,
-                format!("released {names}"),
-            ),
+            true => (Milestone::Released, Tone::Detail, done),
             false => (Milestone::Lost, Tone::Urgent, late),
         };
         Self::of_keys("released", keys, sentence)

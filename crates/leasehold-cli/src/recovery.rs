@@ -112,16 +112,14 @@ impl Recovery {
             parts,
         };
         let written = serde_json::to_vec(&state).map_err(io::Error::from);
-        match written.and_then(|state| replace(&self.path, &state)) {
-            Ok(file) => Some(file),
-            Err(error) => {
-                printer.warn(format!(
-                    "cannot write {}, so a restart after a crash will have to wait: {error}",
-                    self.path.display()
-                ));
-                None
-            }
-        }
+        let written = written.and_then(|state| replace(&self.path, &state));
+        let written = written.inspect_err(|error| {
+            printer.warn(format!(
+                "cannot write {}, so a restart after a crash will have to wait: {error}",
+                self.path.display()
+            ));
+        });
+        written.ok()
     }
 }
 

@@ -115,8 +115,8 @@ impl LookedFor {
 /// Whether it, or a directory above it, is a symbolic link to nothing, as where a disk is not
 /// mounted yet. Without that file the locks could be in another store.
 fn dangles(path: &Path) -> bool {
-    let is_link = |path: &Path| path.symlink_metadata().is_ok() && path.metadata().is_err();
-    path.ancestors().any(is_link)
+    let leads_nowhere = |link: &Path| link.symlink_metadata().is_ok() && link.metadata().is_err();
+    path.ancestors().any(leads_nowhere)
 }
 
 /// Whether it is the file that has nothing in it, whoever made the link to it.

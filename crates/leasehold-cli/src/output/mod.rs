@@ -99,7 +99,8 @@ pub(crate) async fn reader_gone() {
         let out = io::stdout();
         // Errors are told, whatever is waited for.
         let mut seen = [PollFd::new(&out, PollFlags::empty())];
-        retry_on_intr(|| poll(&mut seen, None)).map(|_| tell.send(()))
+        let gone = retry_on_intr(|| poll(&mut seen, None));
+        gone.map(|_| tell.send(()))
     };
     let _ = thread::Builder::new().spawn(wait);
     // Without a thread, or a poll, it is learned at the next write.

@@ -520,7 +520,10 @@ impl<K: LeaseKind> Lease<K> {
         let why = why.unwrap_or_default();
         let error = StoreError::new(ErrorKind::Lost, format!("the lease was lost: {loss}{why}"))
             .with_hint("stop the work: another may hold the key");
-        let error = cause.into_iter().fold(error, StoreError::with_source);
+        let error = match cause {
+            None => error,
+            Some(cause) => error.with_source(cause),
+        };
         self.error(operation, error)
     }
 

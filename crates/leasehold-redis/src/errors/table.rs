@@ -155,6 +155,10 @@ pub(super) const ANSWERS: &[Answer] = &[
     part("ERR", "not allowed from script", Stays, By(no_permission)),
     part("ERR", "unknown command", Stays, By(misses_command)),
     part("ERR", "unknown subcommand", Stays, By(misses_command)),
+    part("ERR", "DB index", Stays, By(|_| refused(
+        "the server has no database of this number",
+        "use a lower one, or raise `databases` at the server",
+    ))),
     answer("LHTYPE", Stays, By(foreign)),
     answer("LHFOREIGN", Stays, By(|_| refused(
         "the server belongs to another set of servers, or to clients with other settings",

@@ -313,7 +313,10 @@ impl Scheme for Memory {
             "" => MemoryStore::new(),
             name => MemoryStore::named(name),
         };
-        let store = limit.into_iter().fold(store, MemoryStore::audited);
+        let store = match limit {
+            None => store,
+            Some(limit) => store.audited(limit),
+        };
         Ok(Opened::new(Arc::new(store), url))
     }
 

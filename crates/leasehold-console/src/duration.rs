@@ -7,7 +7,8 @@ pub fn spoken(duration: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
     const DAY: u64 = 24 * HOUR;
-    let millis = duration.as_millis();
+    // Rounded like the larger units: what is left of 1 s at once is not 999 ms.
+    let millis = (duration.as_micros() + 500) / 1_000;
     if millis < 1_000 {
         return format!("{millis} ms");
     }
@@ -52,5 +53,6 @@ mod tests {
         ] {
             assert_eq!(spoken(Duration::from_millis(millis)), text);
         }
+        assert_eq!(spoken(Duration::from_micros(999_900)), "1.0 s");
     }
 }

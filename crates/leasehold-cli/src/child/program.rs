@@ -87,11 +87,12 @@ pub(crate) fn failure(program: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             let failure = Failure::new(exit::NOT_FOUND, format!("no such command: {name}"));
-            match name.contains(char::is_whitespace) {
-                true => {
-                    failure.hint("to run a line of a shell, use -c 'LINE' in place of -- COMMAND")
-                }
-                false => failure,
+            if name.is_empty() {
+                failure.hint("its name is empty: is a variable not set?")
+            } else if name.contains(char::is_whitespace) {
+                failure.hint("to run a line of a shell, use -c 'LINE' in place of -- COMMAND")
+            } else {
+                failure
             }
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Failure::system(format!(
@@ -143,7 +144,9 @@ mod tests {
         assert_eq!(status("sh"), None);
         assert_eq!(status("/bin/sh"), None);
         assert_eq!(status("no-such-command-anywhere"), Some(127));
-        assert_eq!(status(""), Some(127));
+        let unset = check("".as_ref()).unwrap_err();
+        assert_eq!(unset.status, 127);
+        assert!(unset.hint.unwrap().contains("variable"));
         assert_eq!(status("/no/such/command"), Some(127));
         assert_eq!(status("/etc/passwd/sh"), Some(127));
         assert_eq!(status("/"), Some(126));

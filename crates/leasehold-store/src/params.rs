@@ -1,5 +1,6 @@
 //! The parameters of store URLs, what stands behind the `?`: read and shown by one table.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -127,25 +128,30 @@ impl Params {
     /// Takes those of a query: `name=value&name=value`, percent-encoded.
     ///
     /// # Errors
-    /// [`Invalid`] if a value is not UTF-8.
+    /// [`Invalid`] if a value is not UTF-8, or a parameter is there twice.
     pub fn of_query(query: &str) -> Result<Self, Invalid> {
+        let mut seen = HashSet::new();
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        let decoded = |pair: &str| {
+        let decoded = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match percent_decode_str(value).decode_utf8() {
+                Ok(_) if is_name(name) && !seen.insert(name) => {
+                    let why = format!("the URL has the parameter {name} twice");
+                    Err(Invalid::new(why, "leave one of them out"))
+                }
                 Ok(decoded) => Ok((name.to_owned(), decoded.into_owned())),
                 Err(_) if is_name(name) => Err(Invalid::plain(format!("{name} is not UTF-8"))),
                 Err(_) => Err(Invalid::plain("the URL has a value that is not UTF-8")),
             }
-        };
-        pairs.map(decoded).collect::<Result<_, _>>().map(Self)
+        });
+        decoded.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The value of a parameter; of one that is given twice, the last.
+    /// The value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let mut newest = self.0.iter().rev();
-        newest.find_map(|(known, value)| (known == name).then_some(&**value))
+        let mut all = self.0.iter();
+        all.find_map(|(known, value)| (known == name).then_some(&**value))
     }
 
     /// Leaves out parameters that mean nothing beside another one.
@@ -281,12 +287,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_is_not_shown() {
+    fn names_are_shown_and_what_is_none_is_not() {
         let said = |query: &str| {
             let read = Params::of_query(query).and_then(|it| it.check_none_left(["ttl"]));
             read.unwrap_err().to_string()
         };
         assert_eq!(said("ttl=%ff"), "ttl is not UTF-8");
+        let twice = "the URL has the parameter ttl twice";
+        assert_eq!(said("ttl=1s&of=2&ttl=1s"), twice);
         assert!(said("tttl=1s").contains("\"tttl\""));
         for name in ["", "\0", "secret!", "p%C3"] {
             let text = said(&format!("{name}=%ff"));

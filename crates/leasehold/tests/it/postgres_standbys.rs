@@ -13,7 +13,7 @@ impl Pair {
     async fn start() -> Self {
         let primary = Postgres::start();
         let standby = Postgres::replica_of(&primary);
-        let fresh = Fresh::at(&primary.url(), "&pool=8");
+        let fresh = Fresh::at(&primary.url(), "");
         fresh.url().await;
         let pair = Self {
             primary,
@@ -44,7 +44,7 @@ impl Pair {
 
     /// A client for which nothing is over before the test says so, however slow the machine is.
     async fn connect(&self, acknowledge: &str) -> Result<Client, Error> {
-        let url = self.fresh.url().await;
+        let url = self.fresh.url().await.replace("&pool=2", "&pool=8");
         let url = format!("{url}&response_timeout=5m&connect_timeout=5m&acknowledge={acknowledge}");
         let long = Duration::from_secs(300);
         let settings = Settings::default().with_operation_timeout(Duration::from_secs(30));

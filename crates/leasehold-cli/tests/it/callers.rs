@@ -238,7 +238,7 @@ async fn the_caller_does_what_it_does_with_the_command_alone() {
 /// A status that a signal led to is a signal for whoever waits, and no core of ours is left.
 #[tokio::test]
 async fn it_ends_by_the_signal_that_ended_the_command() {
-    let store = Store::memory();
+    let store = Store::local();
     for signal in [
         Signal::HUP,
         Signal::INT,

@@ -10,7 +10,7 @@ const WAITER: &str = "echo up $$; exec sleep 60";
 
 #[tokio::test]
 async fn the_exit_status_is_the_commands_own() {
-    let store = Store::memory();
+    let store = Store::local();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
         let ended = store.run(&("run k -- sh -c", script)).await;
         assert_eq!(ended.code(), Some(status), "{script}");
@@ -68,7 +68,7 @@ async fn the_command_knows_its_key_token_and_store() {
 
 #[tokio::test]
 async fn input_and_output_are_the_commands_own() {
-    let store = Store::memory();
+    let store = Store::local();
     let command = store.command(("run k -- sh -c", "cat; echo err >&2"));
     let process = Process::spawn_with_input(command, "in\0put\n");
     let ended = process.finish().await;
@@ -160,8 +160,8 @@ async fn what_was_ignored_stays_ignored() {
 
 #[tokio::test]
 async fn events_in_json() {
-    let run = ("run --json k -- sh -c", "exit 3");
-    let ended = ends(&Store::memory(), run, 3).await;
+    let (store, run) = (Store::local(), ("run --json k -- sh -c", "exit 3"));
+    let ended = ends(&store, run, 3).await;
     let events = events(&ended.stderr);
     assert_eq!(names(&events), ["acquired", "released", "exit"]);
     assert_eq!(events[0]["key"], "k");
@@ -170,7 +170,7 @@ async fn events_in_json() {
     assert_eq!(events[2]["status"], 3);
     assert!(events[2]["signal"].is_null());
 
-    let ended = Store::memory().run("run --json k -- no-such-command").await;
+    let ended = store.run("run --json k -- no-such-command").await;
     let events = crate::common::events(&ended.stderr);
     includes(&events[0], json!({"event": "error", "status": 127}));
     includes(&events[1], json!({"event": "exit", "status": 127}));

@@ -151,7 +151,7 @@ async fn a_restart_goes_on_after_both_were_killed(store: &Store) {
 
 #[tokio::test]
 async fn where_nothing_is_left_nothing_is_said() {
-    let store = Store::memory();
+    let store = Store::local();
     for (script, status) in [
         ("exit 0", Some(0)),
         ("true & wait; exit 5", Some(5)),
@@ -211,7 +211,7 @@ async fn what_ends_meanwhile_is_reaped() {
 
 #[tokio::test]
 async fn who_is_left_is_told_in_json() {
-    let store = Store::memory();
+    let store = Store::local();
     let gate = Gate::new(&store, "gate");
     let script = format!("{DAEMON}; kill -KILL $$");
     let process = store.spawn(("run --json --with-children -k b -k a -- sh -c", &script));

@@ -60,6 +60,23 @@ async fn a_periodic_job_says_that_no_store_is_named() {
 }
 
 #[tokio::test]
+async fn a_store_of_one_process_is_told() {
+    let store = Store::memory();
+    for (arguments, status, lines) in [
+        ("run k -- true", 0, 1),
+        ("elect --once k -- true", 0, 1),
+        // Refused when that was said.
+        ("hold --password-file /no/such k", 64, 1),
+        ("run -q k -- true", 0, 0),
+        ("show k", 0, 0),
+    ] {
+        let ended = ends(&store, arguments, status).await;
+        let said = ended.stderr.matches("warning: memory: excludes no other");
+        assert_eq!(said.count(), lines, "{ended}");
+    }
+}
+
+#[tokio::test]
 async fn an_election_wants_its_store_named() {
     let home = home();
     for arguments in ["elect k -- echo ran", "elect --observe k"] {

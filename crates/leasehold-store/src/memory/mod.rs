@@ -289,6 +289,9 @@ fn read_url(url: &str) -> Result<(&str, Option<AuditLimit>), Invalid> {
     Ok((name, limit))
 }
 
+/// What is for several processes.
+const FOR_SEVERAL: &str = "use local: for one machine, or a server for several";
+
 /// The URL scheme of `memory:` and `memory:name`.
 #[derive(Debug)]
 pub struct Memory;
@@ -305,6 +308,12 @@ impl Scheme for Memory {
 
     fn describe(&self, url: &str) -> Result<Description, Invalid> {
         read_url(url).map(|_| Description::without_servers(url))
+    }
+
+    /// It is for tests: a command that locks there is meant to exclude others.
+    fn warning(&self, _url: &str) -> Option<Invalid> {
+        let why = "memory: excludes no other process: each has its own locks";
+        Some(Invalid::new(why, FOR_SEVERAL))
     }
 
     async fn open(&self, url: &str, _access: &Access) -> Result<Opened, StoreError> {
@@ -324,7 +333,7 @@ impl Scheme for Memory {
         let found = "locks exist only in the memory of one process";
         let finding = Finding::new(Severity::Warning, "reach", found)
             .meaning("no other process sees them, and a restart forgets them")
-            .remedied("use local: for one machine, or a server for several");
+            .remedied(FOR_SEVERAL);
         let promise = "Exclusion and fencing among the tasks of this process.";
         Ok(Report::new(url, promise, vec![finding]))
     }

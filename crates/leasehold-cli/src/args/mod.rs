@@ -114,6 +114,19 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
+    /// The key or the pattern of those that end with 0 where there is none.
+    pub(crate) fn looked_at(&self) -> Option<&str> {
+        match self {
+            Self::Show(ShowArgs { key, .. })
+            | Self::Wait(WaitForArgs { key, .. })
+            | Self::Break(BreakArgs { key, .. })
+            | Self::Resize(ResizeArgs { key, .. }) => Some(key),
+            Self::Ls(args) => Some(&args.keys.pattern),
+            Self::Log(args) => args.key.as_deref(),
+            _ => None,
+        }
+    }
+
     /// What those have that use a store, and print.
     pub(crate) fn common(&mut self) -> Option<&mut CommonArgs> {
         match self {

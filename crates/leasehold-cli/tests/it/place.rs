@@ -76,6 +76,27 @@ async fn a_store_of_one_process_is_told() {
     }
 }
 
+/// Whose store was not named looks at another one.
+#[tokio::test]
+async fn a_key_that_looks_like_a_store_is_told() {
+    let store = Store::local();
+    for (arguments, lines) in [
+        ("ls redis://u:sesam@h/", 1),
+        ("show redis-cluster://h1,h2/", 1),
+        ("log postgres://h/d", 1),
+        ("wait redlock://a,b,c/", 1),
+        ("break --yes valkey://h/", 1),
+        ("show https://h/", 0),
+        ("ls 'redis:*'", 0),
+        ("show -S memory: redis://h/", 0),
+    ] {
+        let ended = ends(&store, arguments, 0).await;
+        let said = ended.stderr.matches("like the URL of a store");
+        assert_eq!(said.count(), lines, "{ended}");
+        ended.has_not_said("sesam");
+    }
+}
+
 #[tokio::test]
 async fn an_election_wants_its_store_named() {
     let home = home();

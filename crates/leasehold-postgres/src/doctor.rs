@@ -100,7 +100,7 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
 }
 
 /// Examines the server at these options.
-pub(crate) async fn examine(options: &PostgresOptions) -> Report {
+pub(crate) async fn examine(options: &PostgresOptions) -> Result<Report, StoreError> {
     let brief = options.clone().retention(RETENTION);
     let promise = "Exclusion as long as the server keeps what it has committed and its clock is \
                    not stepped. Fencing as long as it keeps its records, or its clock does not step \

@@ -38,7 +38,7 @@ impl Scheme for Postgres {
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(doctor::examine(&PostgresOptions::from_url(url)?.with_access(access)?).await)
+        doctor::examine(&PostgresOptions::from_url(url)?.with_access(access)?).await
     }
 
     fn initialisation(&self, url: &str) -> Result<Option<String>, Invalid> {

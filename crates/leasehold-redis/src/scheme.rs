@@ -59,7 +59,7 @@ macro_rules! scheme {
             }
 
             async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-                Ok($examine(&$options::from_url(url)?.with_access(access)).await)
+                $examine(&$options::from_url(url)?.with_access(access)).await
             }
 
             $($more)*

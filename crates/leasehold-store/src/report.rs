@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -116,11 +116,20 @@ impl Report {
     }
 
     /// The report about a store that promises this, if its locks can be used.
+    ///
+    /// # Errors
+    /// `Invalid` if the options cannot be used: nothing is known of the store then.
     #[doc(hidden)]
-    #[must_use]
-    pub fn of_use(url: &str, promise: &str, findings: Result<Vec<Finding>, StoreError>) -> Self {
-        let failed = |error: StoreError| vec![Finding::of_error("connection", None, &error)];
-        let findings = findings.unwrap_or_else(failed);
+    pub fn of_use(
+        url: &str,
+        promise: &str,
+        findings: Result<Vec<Finding>, StoreError>,
+    ) -> Result<Self, StoreError> {
+        let findings = match findings {
+            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+            Err(error) => vec![Finding::of_error("connection", None, &error)],
+            Ok(findings) => findings,
+        };
         let is_failure = |finding: &Finding| {
             finding.severity == Severity::Unsafe && matches!(finding.check, "connection" | "locks")
         };
@@ -128,7 +137,7 @@ impl Report {
             true => "Nothing: locks cannot be used here.",
             false => promise,
         };
-        Self::new(url, promise, findings)
+        Ok(Self::new(url, promise, findings))
     }
 }
 

@@ -66,7 +66,7 @@ fn judge(
 }
 
 /// Examines the servers of these options.
-pub(crate) async fn examine(options: &ZooKeeperOptions) -> Report {
+pub(crate) async fn examine(options: &ZooKeeperOptions) -> Result<Report, StoreError> {
     let brief = options.clone().retention(RETENTION);
     let promise = "Exclusion and fencing, also when a minority of the servers is lost, as long as \
                    the clocks of the servers agree to within a small part of the TTL.";
@@ -118,7 +118,7 @@ mod tests {
             .await
             .unwrap();
         let options = ZooKeeperOptions::from_url(&server.url_of("/locks")).unwrap();
-        let report = examine(&options).await;
+        let report = examine(&options).await.unwrap();
         assert!(report.worst() < Severity::Unsafe, "{report:?}");
         let mut found = report.findings.iter().map(|finding| &*finding.found);
         let said = "this user may not count the servers";
@@ -130,9 +130,10 @@ mod tests {
     async fn who_has_a_user_learns_that_the_nodes_are_open_to_all() {
         let server = ZooKeeper::shared();
         let url = server.url_of(&server.chroot());
-        examine(&ZooKeeperOptions::from_url(&url).unwrap()).await;
+        let options = |url: &str| ZooKeeperOptions::from_url(url).unwrap();
+        examine(&options(&url)).await.unwrap();
         let named = url.replace("://", "://user:secret@");
-        let report = examine(&ZooKeeperOptions::from_url(&named).unwrap()).await;
+        let report = examine(&options(&named)).await.unwrap();
         let mut findings = report.findings.iter();
         let access = findings.find(|finding| finding.check == "access");
         let severity = access.map(|finding| finding.severity);

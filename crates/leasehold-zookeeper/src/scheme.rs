@@ -39,7 +39,7 @@ impl Scheme for ZooKeeper {
     }
 
     async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        Ok(doctor::examine(&ZooKeeperOptions::from_url(url)?.with_access(access)?).await)
+        doctor::examine(&ZooKeeperOptions::from_url(url)?.with_access(access)?).await
     }
 
     /// Makes the nodes, which the first client would make as well.

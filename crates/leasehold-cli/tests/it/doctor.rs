@@ -191,6 +191,18 @@ async fn the_store_of_this_machine_is_examined_too() {
     doctor("gopher://x/").await.has_code(Some(64));
 }
 
+/// They are refused as by all that use the store, of which nothing is known then.
+#[tokio::test]
+async fn wrong_settings_are_no_finding() {
+    let urls = "redis://h/ rediss://h/ rediss-cluster://h/ redlock://a,b,c/ zookeeper://h/p";
+    for url in urls.split(' ') {
+        for subcommand in ["ls", "doctor"] {
+            let refused = run_at(url, format!("{subcommand} --tls-ca /no/such")).await;
+            refused.has_printed(Some(64), "");
+        }
+    }
+}
+
 /// `chmod go-w /tmp` would take it away from everybody.
 #[cfg(target_os = "linux")]
 #[tokio::test]

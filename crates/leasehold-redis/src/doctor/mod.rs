@@ -11,6 +11,7 @@ mod trial;
 use futures_util::future::join_all;
 use leasehold_store::report::Report;
 use leasehold_store::trial::Trial;
+use leasehold_store::{ErrorKind, StoreError};
 
 use self::facts::{Facts, Part, Vote};
 use crate::connection::endpoint::Endpoint;
@@ -20,34 +21,40 @@ use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 
 /// Examines the server at these options, or the primary that Sentinels name.
-pub(crate) async fn examine(options: &RedisOptions) -> Report {
+pub(crate) async fn examine(options: &RedisOptions) -> Result<Report, StoreError> {
+    let endpoint = Endpoint::new(options)?;
     let facts = probe::ask(options, Part::Alone, None).await;
-    let endpoint = Endpoint::new(options).ok();
-    let mut findings = match endpoint.as_ref().and_then(Endpoint::search) {
+    let mut findings = match endpoint.search() {
         Some(search) => sentinels::examine(search).await,
         None => Vec::new(),
     };
     let judged = judge::judge(&facts);
     let promise = judge::promise(&facts, &judged);
     findings.extend(judged);
-    Report::new(options.redacted_url(), promise, findings)
+    Ok(Report::new(options.redacted_url(), promise, findings))
 }
 
 /// Examines the primaries of a cluster.
-pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Report {
+pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Result<Report, StoreError> {
     let mut brief = options.clone();
     brief.node.retention = SHORTEST_RETENTION;
     let layout = brief.node.layout;
-    let route = Route::open_cluster(brief, layout).await;
+    let route = match Route::open_cluster(brief, layout).await {
+        Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+        opened => opened,
+    };
     let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
     let trial = trial::run(route).await;
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
     let facts = join_all(asked).await;
-    report(options.redacted_url(), &facts, Some(&trial), 1)
+    Ok(report(options.redacted_url(), &facts, Some(&trial), 1))
 }
 
 /// Examines the servers of a set.
-pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
+pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, StoreError> {
+    for server in &options.servers {
+        Endpoint::new(server)?;
+    }
     let terms = options.terms();
     let ask = |server| probe::ask(server, Part::Voter, Some(&terms));
     let facts = join_all(options.servers.iter().map(ask)).await;
@@ -65,7 +72,8 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Report {
     };
     // Options that make no quorum are refused before this.
     let quorum = options.size().map_or(1, |size| size.quorum());
-    report(options.redacted_url(), &facts, trial.as_ref(), quorum)
+    let url = options.redacted_url();
+    Ok(report(url, &facts, trial.as_ref(), quorum))
 }
 
 /// What is said of each server, then of all of them as one store.

@@ -174,6 +174,9 @@ impl<'a> Retries<'a> {
         }
         let left = self.left_for_the_store();
         if left.is_zero() {
+            // The end of the wait has cut the last try short: what failed before says more.
+            let is_cut = !self.patience.wait.is_zero() && self.left().is_zero();
+            let failure = self.outage().filter(|_| is_cut).unwrap_or(failure);
             return Err(self.gave_up(failure));
         }
         self.unusable(&failure);

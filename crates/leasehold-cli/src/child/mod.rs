@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, getpgid, kill_process_group, test_kill_process, test_kill_process_group,
+    Pid, Signal, getpgid, kill_process, kill_process_group, test_kill_process,
+    test_kill_process_group,
 };
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -158,6 +159,8 @@ impl Child {
         if self.end.is_some() {
             return self.signal_all(signal).refused;
         }
+        // A shim that was stopped would not report what comes of it.
+        let _ = kill_process(self.shim.pid, Signal::CONT);
         // Nobody left to get it is no failure.
         let _ = kill_process_group(self.pid, signal);
         let refused = test_kill_process(self.pid) == Err(Errno::PERM);
@@ -166,6 +169,7 @@ impl Child {
 
     /// Sends a signal to the group and to all that the child has started, wherever that is now.
     pub(crate) fn signal_all(&self, signal: Signal) -> Reach {
+        let _ = kill_process(self.shim.pid, Signal::CONT);
         let mut reach = Reach::default();
         if let Some(group) = self.group() {
             let _ = kill_process_group(group, signal);

@@ -77,6 +77,23 @@ async fn a_shim_that_is_killed_ends_the_command() {
     process.ends_saying(71, "was killed").await;
 }
 
+/// Else nobody learns that the command has ended before somebody has it go on.
+#[tokio::test]
+async fn a_shim_that_is_stopped_goes_on_when_its_command_is_ended() {
+    let store = Store::local();
+    for breaks in [false, true] {
+        let process = store.spawn(("run k -- sh -c", "echo $PPID; exec sleep 60"));
+        let shim: i32 = process.prints("").await.parse().unwrap();
+        kill_process(Pid::from_raw(shim).unwrap(), Signal::STOP).unwrap();
+        if breaks {
+            store.run("break --yes k").await.has_code(Some(0));
+            process.ends(79).await;
+        } else {
+            process.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
+        }
+    }
+}
+
 /// The only child of a process: of a leasehold that waits it is the shim.
 pub(crate) fn only_child_of(process: &Process) -> Pid {
     let children = format!("/proc/{0}/task/{0}/children", process.pid());

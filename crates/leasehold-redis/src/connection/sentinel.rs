@@ -168,7 +168,8 @@ pub(crate) fn not_primary() -> StoreError {
 
 /// A Sentinel that has not heard of the last fail-over.
 pub(crate) fn behind() -> StoreError {
-    errors::unavailable("this Sentinel does not know of the last fail-over yet")
+    let why = "this Sentinel does not know of the last fail-over yet, or was set up anew";
+    errors::unavailable(why)
 }
 
 #[cfg(test)]

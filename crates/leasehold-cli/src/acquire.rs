@@ -240,7 +240,7 @@ impl<'a> AcquireUi<'a, '_> {
             how.on_progress(move |now| _ = report.send_replace((now.position, now.rejoined)))
         });
         let (client, request) = (self.client, self.request);
-        let (limit, silent) = self.retries.time_limit();
+        let (limit, silent) = self.retries.time_limit(request.patience.wait);
         let mut asking = pin!(timeout(limit, request.acquire(client, how)));
         let mut tick = interval(LIVE_LINE_INTERVAL);
         let mut answers = self.retries.not_now.listen();

@@ -113,14 +113,14 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// How long a store that does not answer is waited for: until the time is over, and one allowance
+    /// How long a store that does not answer is waited for: until that time is over, and one allowance
     /// with it. And the failure of one that has not answered by then.
-    pub(crate) fn time_limit(&self) -> (Duration, Failure) {
-        let left = match self.patience.wait {
+    pub(crate) fn time_limit(&self, wait: Duration) -> (Duration, Failure) {
+        let left = match wait {
             Duration::ZERO | Duration::MAX => Duration::MAX,
             limit => limit.saturating_add(GRACE).saturating_sub(self.elapsed()),
         };
-        let limit = spoken(self.patience.wait);
+        let limit = spoken(wait);
         let message = format!("the store did not answer in the time limit of {limit}");
         // With a moment for what the library says itself at that time.
         let left = left.saturating_add(Duration::from_millis(50));
@@ -145,7 +145,7 @@ impl<'a> Retries<'a> {
         mut ask: impl AsyncFnMut(&mut Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         loop {
-            let (limit, silent) = self.time_limit();
+            let (limit, silent) = self.time_limit(self.patience.wait);
             let answer = tokio::select! {
                 biased;
                 // What we are bound to may have ended before.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold::store::warning;
 use leasehold::{Client, Invalid, Settings};
+use tokio::time::sleep;
 
 use crate::config::CommandSettings;
 use crate::connect::builder;
@@ -43,9 +44,12 @@ impl<'a> Session<'a> {
         let open = async |retries: &mut Retries<'_>| {
             let observer = retries.not_now.clone();
             let opening = builder(store).settings(settings.clone()).observer(observer);
+            // The first try may take as long as all that follow it.
+            let (limit, silent) = retries.time_limit(patience.retry_for.unwrap_or_default());
             tokio::select! {
                 opened = opening.connect() => opened.map_err(Failure::from),
                 Some(failure) = retries.over() => Err(failure),
+                () = sleep(limit), if !retries.interrupted => Err(silent),
             }
         };
         let client = retries.retry(&mut signals, open).await?;

@@ -322,6 +322,16 @@ async fn an_outage_is_waited_through_for_as_long_as_was_said() {
     ends(NOBODY, "elect --retry-for 300ms k -- true", 69).await;
 }
 
+#[tokio::test]
+async fn the_first_try_takes_no_longer_than_the_time_for_retries() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}/", silent.local_addr().unwrap());
+    let ended = ends(&url, "run -n --retry-for 300ms k -- true", 69).await;
+    is_told(1, &ended);
+    ended.has_said("the store did not answer in the time limit of 300 ms; trying again");
+    ended.has_not_said("no answer within");
+}
+
 /// A store that does not answer would be waited for as long as a connection may take.
 #[tokio::test]
 async fn the_last_try_ends_with_the_time_for_retries() {

@@ -81,9 +81,13 @@ async fn a_shim_that_is_killed_ends_the_command() {
 #[tokio::test]
 async fn a_shim_that_is_stopped_goes_on_when_its_command_is_ended() {
     let store = Store::local();
+    let script = "trap 'echo heard' USR1; echo $PPID; while :; do sleep 60 & wait; done";
     for breaks in [false, true] {
-        let process = store.spawn(("run k -- sh -c", "echo $PPID; exec sleep 60"));
+        let process = store.spawn(("run k -- sh -c", script));
         let shim: i32 = process.prints("").await.parse().unwrap();
+        // What goes on to the command was read when the shim had told that it runs.
+        process.signal(Signal::USR1);
+        process.prints("heard").await;
         kill_process(Pid::from_raw(shim).unwrap(), Signal::STOP).unwrap();
         if breaks {
             store.run("break --yes k").await.has_code(Some(0));

@@ -80,9 +80,13 @@ impl RedisOptions {
         mut params: Params,
         others: impl IntoIterator<Item = &'static str>,
     ) -> Result<(), Invalid> {
-        let tables = self.params();
+        let (tables, in_path) = (self.params(), self.db);
         for table in tables {
             params.read(table, self)?;
+        }
+        if in_path != 0 && in_path != self.db {
+            let why = format!("the URL names the databases {in_path} and {}", self.db);
+            return Err(Invalid::new(why, "leave one of them out"));
         }
         let known = others.into_iter().chain(tables.into_iter().flat_map(names));
         params.check_none_left(known)?;

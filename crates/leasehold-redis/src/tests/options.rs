@@ -66,6 +66,7 @@ fn what_cannot_work_is_named() {
     let urls = r#"redis://h:99999/ port
         redis://h/x "x"
         redis://h/-1 "-1" is not a number from 0
+        redis://h/3?db=4 the databases 3 and 4
         http://h/ http
         redis://h/?tokn=1 tokn
         redis://h/?retention=5 retention

@@ -78,13 +78,11 @@ impl fmt::Display for Failure {
 impl From<leasehold::Error> for Failure {
     fn from(error: leasehold::Error) -> Self {
         Self {
-            status: exit::of_error(error.kind()),
-            message: error.to_string(),
-            hint: error.hint().map(str::to_owned),
             cause: error.source().map(ToString::to_string),
+            hint: error.hint().map(str::to_owned),
             passing: is_passing(error.kind(), error.retry_after()),
             retry_after: error.retry_after(),
-            signal: None,
+            ..Self::new(exit::of_error(error.kind()), error.to_string())
         }
     }
 }

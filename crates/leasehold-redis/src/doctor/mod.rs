@@ -52,9 +52,8 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Result<Rep
 
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, StoreError> {
-    for server in &options.servers {
-        Endpoint::new(server)?;
-    }
+    let mut servers = options.servers.iter();
+    servers.try_for_each(|server| Endpoint::new(server).map(drop))?;
     let terms = options.terms();
     let ask = |server| probe::ask(server, Part::Voter, Some(&terms));
     let facts = join_all(options.servers.iter().map(ask)).await;

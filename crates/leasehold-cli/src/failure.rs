@@ -75,29 +75,24 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<leasehold::Error> for Failure {
-    fn from(error: leasehold::Error) -> Self {
-        Self {
-            cause: error.source().map(ToString::to_string),
-            hint: error.hint().map(str::to_owned),
-            passing: is_passing(error.kind(), error.retry_after()),
-            retry_after: error.retry_after(),
-            ..Self::new(exit::of_error(error.kind()), error.to_string())
+/// Of the errors of the library and of a store, which say the same.
+macro_rules! from_errors {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self {
+                    cause: error.source().map(ToString::to_string),
+                    hint: error.hint().map(str::to_owned),
+                    passing: is_passing(error.kind(), error.retry_after()),
+                    retry_after: error.retry_after(),
+                    ..Self::new(exit::of_error(error.kind()), error.to_string())
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self {
-            cause: error.source().map(ToString::to_string),
-            hint: error.hint().map(str::to_owned),
-            passing: is_passing(error.kind(), error.retry_after()),
-            retry_after: error.retry_after(),
-            ..Self::new(exit::of_error(error.kind()), error.to_string())
-        }
-    }
-}
+from_errors!(leasehold::Error, StoreError);
 
 impl From<Invalid> for Failure {
     fn from(invalid: Invalid) -> Self {

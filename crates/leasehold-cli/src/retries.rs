@@ -113,8 +113,8 @@ impl<'a> Retries<'a> {
         }
     }
 
-    /// How long a store that does not answer is waited for: until that time is over, and one allowance
-    /// with it. And the failure of one that has not answered by then.
+    /// How long a store that does not answer is waited for: until that time is over, and one
+    /// allowance with it. And the failure of one that has not answered by then.
     pub(crate) fn time_limit(&self, wait: Duration) -> (Duration, Failure) {
         let left = match wait {
             Duration::ZERO | Duration::MAX => Duration::MAX,

@@ -279,8 +279,8 @@ fn taken(key: &Key, mut news: News) -> Result<Appended, StoreError> {
 /// What a row says of a journal, and the clock.
 fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
     let at: i64 = get(row, "at")?;
-    let record: Option<i64> = get(row, "record")?;
-    let Some(record) = record else {
+    let base_length: Option<i64> = get(row, "base_length")?;
+    let Some(base_length) = base_length else {
         return Ok((StoreTime(at.cast_unsigned()), News::nothing()));
     };
     let format: Result<Option<i32>, _> = row.try_get("format");
@@ -289,16 +289,23 @@ fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
     {
         return Err(other_format(key, format.cast_unsigned()));
     }
-    let ends: i64 = get(row, "ends")?;
+    // There is none where the row is too short for an entry.
+    let record: Option<i64> = get(row, "record")?;
+    let (ends, since_base): (i64, i64) = (get(row, "ends")?, get(row, "since_base")?);
+    let (base, bytes): (Option<Vec<u8>>, &[u8]) = (get(row, "base")?, get(row, "entries")?);
+    // Where the base ends beyond them, or before the first, some are missing.
+    let is_whole = base.is_none() || i64::try_from(bytes.len()) == Ok(since_base);
+    let entries = frames(bytes).filter(|_| is_whole);
+    let (record, entries) = record.zip(entries).ok_or_else(|| damaged(key))?;
     let news = News {
-        base: get(row, "base")?,
-        entries: frames(get(row, "entries")?).ok_or_else(|| damaged(key))?,
+        base,
+        entries,
         end: Some(Position {
             record: record.cast_unsigned(),
             offset: ends.cast_unsigned(),
         }),
-        since_base: get::<i64>(row, "since_base")?.cast_unsigned(),
-        base_length: get::<i64>(row, "base_length")?.cast_unsigned(),
+        since_base: since_base.cast_unsigned(),
+        base_length: base_length.cast_unsigned(),
         ..News::default()
     };
     Ok((StoreTime(at.cast_unsigned()), news))

@@ -34,7 +34,9 @@ create table {schema}.keys (
     -- Where the tail begins: it may keep a part from before the base.
     tail_at bigint not null default 0,
     tail bytea not null,
-    base bytea not null default ''
+    base bytea not null default '',
+    -- A number that a hand has changed could end each statement about this row, and about all.
+    constraint sound check (tail_at between 0 and base_at and base_at - tail_at <= octet_length(tail))
 ) with (
     -- Rows are updated all the time, in place where there is room.
     fillfactor = 50,

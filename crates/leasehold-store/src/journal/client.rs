@@ -76,6 +76,9 @@ impl<J: Journal> Client<J> {
         commands: &[Command],
     ) -> Result<Vec<Outcome>, StoreError> {
         let mut tries = Tries::new();
+        if part[0].copy.is_unreadable {
+            self.read(part).await?;
+        }
         loop {
             if let Some(taken) = self.append(part, &[commands], None, &mut tries).await? {
                 return Ok(taken);
@@ -115,7 +118,7 @@ impl<J: Journal> Client<J> {
             .collect();
         let answer = self.journal.append(&appends, unchanged_since).await;
         let answer =
-            answer.inspect_err(|_| parts.iter_mut().for_each(|part| part.copy.put_base_off()))?;
+            answer.inspect_err(|error| parts.iter_mut().for_each(|part| part.copy.failed(error)))?;
         let mut taken = Vec::new();
         for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
             self.follow(part, news, answer.at)?;
@@ -159,8 +162,11 @@ impl<J: Journal> Client<J> {
         let (key, inbox) = (&part.slot.key, self.journal.inbox());
         let heard = part.copy.follow(key, news, inbox);
         // Of what cannot be followed nothing is written down.
-        let heard = heard.inspect_err(|_| *part.copy = Copy::default())?;
-        part.copy.at = at;
+        let heard = heard.inspect_err(|error| {
+            *part.copy = Copy::default();
+            part.copy.failed(error);
+        })?;
+        (part.copy.at, part.copy.is_unreadable) = (at, false);
         // Before the grants: this client may have been passed over for others. The doubt goes last,
         // since it ends the session that pushes belong to.
         if heard.missed || heard.silent.is_some() {

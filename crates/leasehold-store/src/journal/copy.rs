@@ -30,6 +30,8 @@ pub(super) struct Copy {
     no_base_before: u64,
     /// What the backend wants to have back.
     pub(super) kept: Option<Arc<[u8]>>,
+    /// Whether it was damaged when it was read last: nothing is appended until it can be read.
+    pub(super) is_unreadable: bool,
 }
 
 /// An event, and when it happened.
@@ -163,8 +165,9 @@ impl Copy {
 
     /// A step has failed, perhaps since its base was too large for the line: the next ones go without, until
     /// the journal is twice as long. Renewals must not fail again and again for that.
-    pub(super) fn put_base_off(&mut self) {
+    pub(super) fn failed(&mut self, error: &StoreError) {
         self.no_base_before = 2 * self.since_base;
+        self.is_unreadable |= error.kind() == ErrorKind::Corrupt;
     }
 
     /// Whether it is time for a base. A step may cost as much as the journal is long, and a base as much

@@ -41,7 +41,7 @@ pub(super) struct Base<'a> {
 pub fn damaged(key: &Key) -> StoreError {
     let message = format!("the record of {key:?} is damaged");
     StoreError::new(ErrorKind::Corrupt, message)
-        .with_hint("it was not changed: look at it, and remove it when nobody uses the key")
+        .with_hint("nothing was overwritten: look at it, and remove it when nobody uses the key")
 }
 
 /// The error for a record in another format.

@@ -142,13 +142,20 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
     let fresh = Fresh::direct();
     let url = fresh.url().await.to_owned();
     let client = fresh.connect().await;
-    for key in ["format", "torn", "cut", "fine"] {
+    for key in ["format", "torn", "cut", "short", "beyond", "before", "fine"] {
         give_back(try_lock(&client, key).await.expect("free")).await;
     }
+    let beyond = "update {schema}.keys set base_at = 1 << 30";
+    let refused = psql(database(&url), &beyond.replace("{schema}", schema(&url))).output();
+    assert!(!refused.unwrap().status.success(), "by the server");
+    sql(&url, "alter table {schema}.keys drop constraint sound");
     for (key, broken) in [
         ("format", "format = 7"),
         ("torn", "tail = overlay(tail placing '\\x00' from 40)"),
         ("cut", "tail = substring(tail from 1 for 50)"),
+        ("short", "tail = substring(tail from 1 for 4)"),
+        ("beyond", "base_at = 1 << 30"),
+        ("before", "base_at = -1"),
     ] {
         let update = format!("update {{schema}}.keys set {broken} where key = '{key}'");
         sql(&url, &update);
@@ -160,6 +167,9 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
         ("format", ErrorKind::Unsupported),
         ("torn", ErrorKind::Corrupt),
         ("cut", ErrorKind::Corrupt),
+        ("short", ErrorKind::Corrupt),
+        ("beyond", ErrorKind::Corrupt),
+        ("before", ErrorKind::Corrupt),
     ] {
         let error = other.mutex(key).unwrap().try_lock().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{key}: {error}");
@@ -170,7 +180,25 @@ async fn a_record_that_is_not_ours_is_refused_for_its_key_only() {
     let _held = try_lock(&other, "fine").await.expect("free");
     let listed = other.list("*").await.unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
-    assert_eq!(skipped(&other).await, ["cut", "format", "torn"]);
+    let all = ["before", "beyond", "cut", "format", "short", "torn"];
+    assert_eq!(skipped(&other).await, all);
+}
+
+/// Whoever has not read it appends to it, and does so once.
+#[tokio::test]
+async fn a_damaged_record_does_not_grow_with_each_try() {
+    let fresh = Fresh::direct();
+    let url = fresh.url().await;
+    use_once(&fresh.connect().await, "k").await;
+    let cut = "update {schema}.keys set tail = substring(tail from 1 for 50)";
+    sql(url, cut);
+    let client = fresh.connect().await;
+    let refused = async || {
+        let tried = client.mutex("k").unwrap().lock().await;
+        fails(tried, ErrorKind::Corrupt, &["is damaged"]);
+        sql(url, "select octet_length(tail) from {schema}.keys")
+    };
+    assert_eq!(refused().await, refused().await);
 }
 
 /// A role that lacks a right is told which.

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fmt, iter};
 
+use leasehold_core::Moment;
 use leasehold_store::idle::Idle;
 use leasehold_store::sync::{Mutex, check_runtime, lock, timeout};
-use leasehold_store::{Acknowledged, ErrorKind, StoreError};
+use leasehold_store::{Acknowledged, ErrorKind, StoreError, clock};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::Severity;
@@ -28,6 +29,10 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How often a statement is repeated that the server has undone.
 const TRIES: usize = 8;
 
+/// The pauses before a connection is tried again that was refused: the first, and the longest. A
+/// server may count logins that fail, and lock the role out.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
 /// A parameter of a statement. With their types, statements need no names and one round trip.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -37,15 +42,22 @@ pub(crate) struct Pool {
     pub(crate) server: String,
     idle: Arc<Idle<Session>>,
     room: Semaphore,
-    /// Which of the hosts was connected to last.
-    host: AtomicUsize,
-    /// The same of the session that listens, whose way may have others.
-    listens: AtomicUsize,
+    /// That of statements, and that of the session that listens, if it has another.
+    ways: [Way; 2],
     /// Whether a connection was opened with these settings before.
     worked: AtomicBool,
 }
 
 leasehold_store::debug!(Pool; |it| server: it.server);
+
+/// A way to the server.
+#[derive(Default)]
+struct Way {
+    /// Which of the hosts was connected to last.
+    host: AtomicUsize,
+    /// Why the last connection was refused, when the next one is tried, and the pause before that.
+    refused: Mutex<Option<(StoreError, Moment, Duration)>>,
+}
 
 /// A connection that was tried, if there was an answer.
 type Tried = Option<Result<(Client, Wire), Error>>;
@@ -61,8 +73,7 @@ impl Pool {
             server: server(&options.config),
             idle: Idle::new(IDLE),
             room: Semaphore::new(options.pool as usize),
-            host: AtomicUsize::new(0),
-            listens: AtomicUsize::new(0),
+            ways: <[Way; 2]>::default(),
             worked: AtomicBool::new(false),
         })
     }
@@ -186,12 +197,25 @@ impl Pool {
 
     /// What has worked before passes, if it may be replaced: files, and a login without a fixed password.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
-        let opened = self.open(config).await;
+        let way = &self.ways[usize::from(*config != self.options.config)];
+        if let Some((error, next, pause)) = &mut *lock(&way.refused) {
+            let now = clock::now();
+            if now < *next {
+                return Err(error.clone());
+            }
+            // Others wait for what comes of this one.
+            *pause = (2 * *pause).min(AGAIN.1);
+            *next = now + *pause;
+        }
+        let opened = self.open(config, &way.host).await;
         let is_open = matches!(opened, Ok(Ok(_)));
         let worked = self.worked.fetch_or(is_open, Ordering::Relaxed);
         let may_change = self.options.access.may_change() || config.get_password().is_none();
         let (may_pass, error) = match opened {
-            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Ok(connected)) => {
+                *lock(&way.refused) = None;
+                return Ok(connected);
+            }
             Ok(Err(error)) => {
                 // Without a code it is of this side: the file of passwords may be written just now.
                 let is_ours = error.code().is_none();
@@ -204,20 +228,27 @@ impl Pool {
             }
             Err(error) => (true, error),
         };
-        Err(match worked && may_pass {
+        let is_refused = error.kind() == ErrorKind::Refused;
+        let error = match worked && may_pass {
             true => error.into_unavailable(),
             false => error,
-        })
+        };
+        let (mut refused, next) = (lock(&way.refused), clock::now() + AGAIN.0);
+        match is_refused {
+            true => refused.get_or_insert((error.clone(), next, AGAIN.0)).0 = error.clone(),
+            false => *refused = None,
+        }
+        Err(error)
     }
 
-    async fn open(&self, config: &Config) -> Result<Result<(Client, Wire), Error>, StoreError> {
+    async fn open(
+        &self,
+        config: &Config,
+        last: &AtomicUsize,
+    ) -> Result<Result<(Client, Wire), Error>, StoreError> {
         let hosts = self.options.each_host(config).await?;
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-        let last = match config.get_hosts() == self.options.config.get_hosts() {
-            true => &self.host,
-            false => &self.listens,
-        };
         let first = last.load(Ordering::Relaxed);
         let mut failure = None;
         for place in (first..first + hosts.len()).map(|place| place % hosts.len()) {
@@ -311,6 +342,36 @@ mod tests {
         let late = Pool::new(&options).told::<()>(&other, pending()).await;
         let late = late.unwrap_err().to_string();
         assert!(late.contains("at other:5432 did not answer"), "{late}");
+    }
+
+    /// Nor do others that need a connection.
+    #[tokio::test]
+    async fn who_is_refused_does_not_log_in_again_at_once() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        let url = format!("postgres://u:wrong@{address}/d?sslmode=disable");
+        let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
+        // Once; who connects after that is refused by the machine.
+        thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let _ = stream.read(&mut [0; 512]);
+            let said = b"SFATAL\0C28P01\0Mno such password\0\0";
+            let length = u32::try_from(4 + said.len()).unwrap().to_be_bytes();
+            let _ = stream.write_all(&[&b"E"[..], &length, said].concat());
+        });
+        let refused = async || pool.connect().await.err().unwrap().to_string();
+        let said = refused().await;
+        assert!(said.contains("no such password"), "{said}");
+        if let Some((_, next, _)) = &mut *lock(&pool.ways[0].refused) {
+            *next = clock::now() + Duration::from_secs(3600);
+        }
+        assert_eq!(refused().await, said);
+        // As long as it is refused, it is asked more and more rarely.
+        if let Some((_, next, _)) = &mut *lock(&pool.ways[0].refused) {
+            *next = clock::now();
+        }
+        let other = refused().await;
+        assert!(other.contains("cannot be reached"), "{other}");
     }
 
     /// Where a name has several, and the server at one of them is down.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::port::{Listening, opened};
 use crate::sync::{AtomicU64, Ordering, sleep};
 
@@ -51,15 +51,19 @@ where
     })
 }
 
-/// Connects again, however often that has to be tried.
+/// Connects again, however often that has to be tried. People hear of a refusal, once.
 pub async fn connect_again<T, F>(connect: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, StoreError>>,
 {
-    let mut pause = AGAIN.0;
+    let (mut pause, mut has_warned) = (AGAIN.0, false);
     loop {
         match connect().await {
             Ok(connected) => return connected,
+            Err(error) if error.kind() != ErrorKind::Unavailable && !has_warned => {
+                has_warned = true;
+                tracing::warn!(%error, "cannot listen for grants; polling instead");
+            }
             Err(error) => tracing::debug!(%error, "cannot listen; again soon"),
         }
         sleep(pause).await;

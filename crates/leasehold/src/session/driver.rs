@@ -20,7 +20,7 @@ use crate::background::nudge;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
-use crate::sync::{Ordering, sleep, timeout};
+use crate::sync::{Ordering, lock, sleep, timeout};
 
 impl Session {
     /// Starts the task if none runs. With its runtime gone, the client is closed when this
@@ -68,9 +68,9 @@ type Done = (Arc<KeySlot>, Arc<ClaimSlot>, Transmit, Carried);
 type InFlight = FuturesUnordered<BoxFuture<'static, Done>>;
 type Listened = Result<Box<dyn Listening>, StoreError>;
 
-/// That the inbox could not be opened.
+/// That the inbox could not be opened, by this task or one before it.
 #[derive(Debug, Default)]
-struct SubscribeBackoff {
+pub(super) struct SubscribeBackoff {
     /// Why not, when it failed last: it is tried again with pauses, for leases only if
     /// there was no answer. A refusal stays one, and costs them no more than that they
     /// hear less.
@@ -94,7 +94,6 @@ struct Driver {
     opening: FuturesUnordered<BoxFuture<'static, Listened>>,
     inbox: Option<Box<dyn Listening>>,
     listen_after: Moment,
-    unsubscribed: SubscribeBackoff,
     idle_since: Option<Moment>,
     /// Whether it ends by itself.
     over: bool,
@@ -108,7 +107,6 @@ impl Driver {
             opening: FuturesUnordered::new(),
             inbox: None,
             listen_after: clock::now() + INBOX_AFTER,
-            unsubscribed: SubscribeBackoff::default(),
             idle_since: None,
             over: false,
         }
@@ -240,7 +238,7 @@ impl Driver {
         }
         let waiters = self.session.wants_inbox();
         let due = now >= self.listen_after;
-        let wanted = match self.unsubscribed.cause {
+        let wanted = match lock(&self.session.unsubscribed).cause {
             None => waiters || !empty && due,
             Some(ErrorKind::Unavailable) => !empty && due,
             Some(_) => waiters && due,
@@ -261,7 +259,7 @@ impl Driver {
         match listened {
             Ok(inbox) => {
                 self.inbox = Some(inbox);
-                self.unsubscribed = SubscribeBackoff::default();
+                *lock(&self.session.unsubscribed) = SubscribeBackoff::default();
                 // What was pushed before it was open went unheard.
                 for home in self.session.keys.all() {
                     home.wake_watchers();
@@ -269,7 +267,7 @@ impl Driver {
                 }
             }
             Err(error) => {
-                if self.unsubscribed.is_news(error.kind()) {
+                if lock(&self.session.unsubscribed).is_news(error.kind()) {
                     tracing::warn!(%error, "cannot listen for grants; polling instead");
                 } else {
                     tracing::debug!(%error, "cannot listen for grants; retrying");

@@ -58,8 +58,9 @@ use crate::ids::ClaimIds;
 use crate::observe::{ObservedClaim, Observers};
 use crate::settings::Settings;
 use crate::store::{Answer, LockStore, Push, PushSink};
-use crate::sync::{AtomicBool, AtomicU64, Ordering, Runtime, timeout};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Runtime, timeout};
 use claim_slot::{Carried, ClaimSlot};
+use driver::SubscribeBackoff;
 use events::EventQueue;
 use keys::{KeySlot, Keys};
 use shutdown::ShutdownState;
@@ -80,6 +81,7 @@ pub(crate) struct Session {
     wake: Notify,
     /// Whether the inbox is open, or being opened.
     listening: AtomicBool,
+    unsubscribed: Mutex<SubscribeBackoff>,
     shutdown: ShutdownState,
     ids: ClaimIds,
     pub(crate) runtime: Runtime,
@@ -115,6 +117,7 @@ impl Session {
             wake_at: AtomicU64::new(0),
             wake: Notify::new(),
             listening: AtomicBool::new(false),
+            unsubscribed: Mutex::default(),
             shutdown: ShutdownState::here(&runtime),
             runtime,
             process: Process::this(),

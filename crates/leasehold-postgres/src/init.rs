@@ -9,7 +9,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::errors;
-use super::pool::{Param, Pool, first};
+use super::pool::{PATIENCE, Param, Pool, first};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "3";
@@ -18,10 +18,7 @@ const VERSION: &str = "3";
 const BY_OWNER: &str = "let the owner of the database run what leasehold init --dry-run prints";
 
 /// Others may have made functions that fit better than those of the server.
-const BEGIN: &str = "begin; set local search_path = pg_catalog, pg_temp;";
-
-/// It waits for others for less than a client waits for it, as the functions of the schema do.
-const PATIENCE: &str = "set local lock_timeout = '4s';";
+const PATH: &str = "set local search_path = pg_catalog, pg_temp;";
 
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
@@ -32,7 +29,7 @@ pub(crate) fn sql(schema: &str) -> String {
 pub(crate) fn script(schema: &str) -> String {
     let (sql, grants) = (sql(schema), errors::grants(schema, "ROLE"));
     let grants = grants.replace("; ", ";\n-- ");
-    format!("{BEGIN}\n\n{sql}\ncommit;\n\n-- For each role that uses locks:\n-- {grants}\n")
+    format!("begin; {PATH}\n\n{sql}\ncommit;\n\n-- For each role that uses locks:\n-- {grants}\n")
 }
 
 /// Makes the schema, unless it is there.
@@ -42,7 +39,7 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let (client, _) = pool.connect().await?;
     // Two at once: the second finds what the first has made.
     let lock = "select pg_advisory_xact_lock(hashtextextended('leasehold init', 0))";
-    let begin = format!("{BEGIN} {PATIENCE} {lock}");
+    let begin = format!("{PATIENCE} {PATH} {lock}");
     pool.told(at, client.batch_execute(&begin)).await?;
     let made = match version(pool, &client).await? {
         Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already)?,

@@ -63,16 +63,29 @@ async fn what_waits_for_a_locked_row_ends_at_the_server() {
     end_at_the_server(row, &steps).await;
 }
 
-/// So does who makes the schema: it is told in time.
+/// So does who makes the schema, opens it or lists its keys: all are told in time.
 #[tokio::test]
 async fn a_schema_that_is_kept_locked_is_not_waited_for_without_end() {
     let server = Postgres::shared();
     // Others who make theirs in this database would wait behind it.
     let fresh = Fresh::at(&server.url_of(&server.database()), "");
     let url = fresh.url().await;
-    let _session = asleep(url, "lock table {schema}.about").await;
-    let made = soon("an answer", init(&format!("{url}&response_timeout=1m"))).await;
-    fails(made, ErrorKind::Unavailable, &["due to lock timeout"]);
+    let patient = format!("{url}&response_timeout=1m");
+    let settings = Settings::default().with_operation_timeout(LIMIT / 2);
+    let client = client_with(&patient, settings).await;
+    let _session = asleep(url, "lock table {schema}.about, {schema}.keys").await;
+    let all = async {
+        tokio::join!(
+            init(&patient),
+            leasehold::connect(&patient),
+            client.list("*")
+        )
+    };
+    let (made, opened, listed) = soon("answers", all).await;
+    let said = &["due to lock timeout"];
+    fails(made, ErrorKind::Unavailable, said);
+    fails(opened, ErrorKind::Unavailable, said);
+    fails(listed, ErrorKind::Unavailable, said);
     let silent = format!("{url}&response_timeout=10ms");
     fails(init(&silent).await, ErrorKind::Unavailable, &["in time"]);
     end_sleep(url);

@@ -17,7 +17,7 @@ use super::options::{Commit, PostgresOptions};
 const RETENTION: Duration = Duration::from_secs(60);
 
 /// Texts and `bigint`s, by the names that the rules know. Of the sessions of other roles a role without
-/// `pg_read_all_stats` sees the database, and no type.
+/// `pg_read_all_stats` sees the database, and no type; of standbys the name, and no state.
 const SETTINGS: &str = "select current_setting('server_version') as version, \
     current_setting('server_encoding') as encoding, current_setting('fsync') as fsync, \
     current_setting('synchronous_commit') as commit, \
@@ -30,7 +30,15 @@ const SETTINGS: &str = "select current_setting('server_version') as version, \
     and coalesce(backend_type, 'client backend') = 'client backend') as connections, \
     current_setting('max_connections')::bigint as max_connections, \
     pg_stat_get_dead_tuples('{schema}.keys'::regclass::oid) as old_rows, \
-    pg_stat_get_live_tuples('{schema}.keys'::regclass::oid) as rows";
+    pg_stat_get_live_tuples('{schema}.keys'::regclass::oid) as rows, gone, lacking from \
+    (with there as (select lower(application_name) as name, sync_state from pg_stat_replication), \
+    wanted as (select btrim(one, ' \"') as name from regexp_split_to_table(regexp_replace( \
+    current_setting('synchronous_standby_names'), '^[^(]*[(]|[)] *$', '', 'g'), ',') one) \
+    select (select string_agg(name, ', ') from wanted where name not in ('', '*') and not exists \
+    (select from there where sync_state is null or sync_state <> 'async' \
+    and there.name = lower(wanted.name))) as gone, case when bool_or(sync_state is null) then 0 else \
+    coalesce(substring(current_setting('synchronous_standby_names') from '([0-9]+) *[(]')::bigint, \
+    1) - count(*) filter (where sync_state <> 'async') end as lacking from there) standbys";
 
 /// What the findings below mean and need, where a line is too short for that.
 const HAS_IDS: &str =
@@ -66,6 +74,8 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
     let standbys = Finding::new(Note, "standbys", "no standby has to have a commit")
         .meaning("a fail-over to a standby that is behind can undo grants")
         .remedied(WAIT_FOR_STANDBY);
+    let (gone, lacking) = (text("gone"), number("lacking"));
+    let are_missing = !is_alone && (lacking > 0 || !gone.is_empty());
     let logs_changes = matches!(&*text("log_statement"), "all" | "mod");
     let logs = logs_changes || text("log_duration") != "-1";
     let found = "the server logs statements, with their parameters";
@@ -91,12 +101,29 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
         (text("fsync") != "on", fsync),
         (is_async || commit == "off", commits),
         (is_alone, standbys),
+        (are_missing, missing(&gone, lacking)),
         (logs && text("log_parameters") != "0", log),
         (used * 10 > most * 8, connections),
         (old > 10_000.max(10 * rows), old_rows),
         (is_deaf, pushes),
     ];
     applied(server, rules)
+}
+
+/// Of those in `synchronous_standby_names`: who is `gone`, and how many are `lacking` for commits.
+fn missing(gone: &str, lacking: i64) -> Finding {
+    let gone = match gone {
+        "" => format!("{lacking} of any name"),
+        names => names.to_owned(),
+    };
+    let (severity, meaning) = match lacking {
+        1.. => (Warning, "commits wait for them: no claim or renewal is answered in time"),
+        _ => (Note, "a fail-over to one of them can undo grants"),
+    };
+    let found = format!("standbys are not connected: {gone}");
+    Finding::new(severity, "standbys", found)
+        .meaning(meaning)
+        .remedied("start them, or take them out of synchronous_standby_names")
 }
 
 /// Examines the server at these options.
@@ -128,4 +155,18 @@ async fn findings(options: &PostgresOptions) -> Result<Vec<Finding>, StoreError>
     }
     findings.extend(trial.findings());
     Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standbys_that_commits_wait_for_are_named() {
+        let (one, any) = (missing("s2", 1), missing("", 2));
+        assert_eq!(one.found, "standbys are not connected: s2");
+        assert_eq!(any.found, "standbys are not connected: 2 of any name");
+        assert_eq!(one.severity, Warning);
+        assert_eq!(missing("s2", 0).severity, Note);
+    }
 }

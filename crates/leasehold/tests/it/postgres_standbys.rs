@@ -1,5 +1,7 @@
 //! `postgres://` with `acknowledge=`: a grant counts when standbys have it.
 
+use leasehold::doctor::{Severity, examine};
+
 use super::postgres_store::*;
 
 /// A server with a standby that has each commit.
@@ -104,6 +106,19 @@ async fn how_many_a_server_waits_for_is_read_as_it_reads_it() {
             pair.connect(&waits.to_string()).await.unwrap();
         }
     }
+}
+
+/// Who is gone is named, also while others do.
+#[tokio::test]
+async fn a_standby_that_is_missing_is_named() {
+    let pair = Pair::start().await;
+    pair.set("ANY 1 (walreceiver, \"s 2\")").await;
+    let report = examine(pair.fresh.url().await, &Access::default()).await;
+    let findings = report.unwrap().findings;
+    let said = "standbys are not connected: s 2";
+    let named = findings.iter().find(|finding| finding.found == said);
+    let severity = named.map(|finding| finding.severity);
+    assert_eq!(severity, Some(Severity::Note), "{findings:?}");
 }
 
 /// PostgreSQL says only in a warning that it has not waited.

@@ -12,18 +12,7 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
     let unavailable = |message: String| StoreError::new(ErrorKind::Unavailable, message);
     let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
     let said = match &error {
-        Error::NoHosts | Error::Timeout => unavailable(format!(
-            "ZooKeeper at {hosts} cannot be reached"
-        ))
-        .with_hint(match options.encrypted {
-            true => {
-                "check that the servers run and that the URL names their hosts and secureClientPort"
-            }
-            false => {
-                "check that the servers run and that the URL names their hosts and ports; use \
-                 zookeeper+tls:// for a port that expects TLS"
-            }
-        }),
+        Error::NoHosts | Error::Timeout => unreachable(&error.to_string(), options),
         Error::ConnectionLoss
         | Error::SessionMoved
         | Error::NotReadOnly
@@ -53,6 +42,20 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
         _ => refused(format!("ZooKeeper at {hosts}: {error}")),
     };
     said.with_source(error)
+}
+
+/// No server gives a session, for this reason.
+pub(crate) fn unreachable(cause: &str, options: &ZooKeeperOptions) -> StoreError {
+    let message = format!("ZooKeeper at {} cannot be reached: {cause}", options.hosts());
+    StoreError::new(ErrorKind::Unavailable, message).with_hint(match options.encrypted {
+        true => {
+            "check that the servers run and that the URL names their hosts and secureClientPort"
+        }
+        false => {
+            "check that the servers run and that the URL names their hosts and ports; use \
+             zookeeper+tls:// for a port that expects TLS"
+        }
+    })
 }
 
 /// A node that others would need is missing.

@@ -9,9 +9,10 @@ use leasehold_store::params::Field::{self, DurationOr};
 use leasehold_store::params::{
     Param, Params, add_params, check_bounds, check_times, encode, encode_name,
 };
-use leasehold_store::sync::Mutex;
+use leasehold_store::sync::{Mutex, timeout};
 use leasehold_store::{ErrorKind, StoreError, setters};
 use percent_encoding::percent_decode_str;
+use tokio::net::lookup_host;
 use tokio::task::JoinSet;
 
 const PORT: u16 = 2181;
@@ -306,14 +307,30 @@ impl ZooKeeperOptions {
         Ok(login.user.map(|user| format!("{user}:{password}")))
     }
 
+    /// The servers, each with where to connect to: its name, and then what other addresses that has.
+    /// The client crate gives the first one all of the time for a name.
+    pub(crate) async fn endpoints(&self) -> Vec<(&String, String)> {
+        let mut all: Vec<_> = self.servers.iter().map(|it| (it, it.clone())).collect();
+        let find = async {
+            for server in &self.servers {
+                let others = lookup_host(server).await.into_iter().flatten().skip(1);
+                all.extend(others.map(|address| (server, address.to_string())));
+            }
+        };
+        // Without an answer there are the names.
+        timeout(self.connect_timeout, find).await.ok();
+        all
+    }
+
     /// The way to the servers without TLS.
     ///
     /// # Errors
     /// Those of [`identity`](Self::identity).
     pub(crate) async fn route(&self) -> Result<Route, StoreError> {
         let identity = self.identity().await?;
+        let addresses = self.endpoints().await.into_iter().map(|(_, address)| address);
         Ok(Route {
-            hosts: self.hosts(),
+            hosts: addresses.collect::<Vec<_>>().join(","),
             login: identity.map(|identity| ("digest", identity.into_bytes())),
             failed: Arc::default(),
             ports: JoinSet::new(),

@@ -1,12 +1,15 @@
 //! The session of a client, and the clock of the servers as it knows it.
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{Invalid, Moment, StoreTime};
 use leasehold_store::sync::{AtomicBool, Mutex, Ordering, Runtime, check_runtime, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError, clock};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex as Turn;
 use tokio::task::{AbortHandle, JoinSet};
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission};
@@ -18,6 +21,9 @@ use super::tunnel;
 
 /// After so long the time of the servers is asked for again.
 const FRESH: Duration = Duration::from_secs(60);
+
+/// How long a server may take to say why it gives no session.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The session that a client has, or the next one.
 pub(crate) struct Sessions {
@@ -111,8 +117,24 @@ impl Sessions {
         }
         let limit = self.options.connect_timeout;
         let connected = timeout(limit, connector.connect(&route.hosts)).await;
-        let connected = connected.map_err(|_| self.late("gave no session"))?;
-        connected.map_err(|error| self.meaning(error))
+        match connected.map_err(|_| self.late("gave no session"))? {
+            Err(Error::NoHosts | Error::Timeout) => {
+                Err(errors::unreachable(&self.causes().await, &self.options))
+            }
+            connected => connected.map_err(|error| self.meaning(error)),
+        }
+    }
+
+    /// Why the servers give no session, which the client crate does not say.
+    async fn causes(&self) -> String {
+        let mut causes = Vec::new();
+        for server in &self.options.servers {
+            let cause = timeout(PROBE_LIMIT, cause(server)).await;
+            let cause = cause.unwrap_or(Ok("no answer in time"));
+            causes.push(cause.map_or_else(|error| error.to_string(), str::to_owned));
+        }
+        causes.dedup();
+        causes.join(", ")
     }
 
     /// Makes the nodes in which others are made.
@@ -221,11 +243,47 @@ impl Sessions {
     }
 }
 
+/// What becomes of a connection to a server that gives no session.
+async fn cause(server: &str) -> io::Result<&'static str> {
+    let mut stream = TcpStream::connect(server).await?;
+    stream.write_all(b"srvr").await?;
+    let mut said = Vec::new();
+    stream.take(256).read_to_end(&mut said).await?;
+    Ok(match said.starts_with(b"This ZooKeeper instance is not") {
+        true => "it is not serving requests, as without a majority of its ensemble",
+        false => "it gives no session",
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use leasehold_testkit::zookeeper::ZooKeeper;
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    /// The client crate says only that there are no hosts.
+    #[tokio::test]
+    async fn who_gets_no_session_is_told_why() {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = server.local_addr().unwrap();
+        let url = format!("zookeeper://127.0.0.1:1,{address}");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = server.accept().await {
+                let mut asked = [0; 4];
+                if stream.read_exact(&mut asked).await.is_ok() && asked == *b"srvr" {
+                    let said = b"This ZooKeeper instance is not currently serving requests\n";
+                    let _ = stream.write_all(said).await;
+                }
+            }
+        });
+        let sessions = Sessions::new(ZooKeeperOptions::from_url(&url).unwrap());
+        let said = sessions.get().await.err().unwrap().to_string();
+        assert!(said.contains("reached: Connection refused"), "{said}");
+        assert!(said.contains(", it is not serving requests"), "{said}");
+    }
 
     /// As an administrator does it, while a client has asked nothing for a while.
     #[tokio::test]

@@ -54,7 +54,7 @@ pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Rou
         failed: Arc::default(),
     });
     let (mut ports, mut hosts) = (JoinSet::new(), Vec::new());
-    for server in &options.servers {
+    for (server, to) in options.endpoints().await {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let port = port.and_then(|port| Ok((port.local_addr()?, port)));
         let (address, port) = port.map_err(|error| {
@@ -62,7 +62,7 @@ pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Rou
             StoreError::new(ErrorKind::Unavailable, message).with_source(error)
         })?;
         hosts.push(address.to_string());
-        ports.spawn(take(port, server.clone(), way.clone()));
+        ports.spawn(take(port, (server.clone(), to), way.clone()));
     }
     Ok(Route {
         hosts: hosts.join(","),
@@ -109,8 +109,8 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, differ) == 0
 }
 
-/// Takes connections to a server.
-async fn take(port: TcpListener, server: String, way: Arc<Way>) {
+/// Takes connections to a server: its name, and where to connect to.
+async fn take(port: TcpListener, server: (String, String), way: Arc<Way>) {
     loop {
         match port.accept().await {
             Ok((near, _)) => drop(tokio::spawn(serve(near, server.clone(), way.clone()))),
@@ -122,8 +122,8 @@ async fn take(port: TcpListener, server: String, way: Arc<Way>) {
     }
 }
 
-async fn serve(mut near: TcpStream, server: String, way: Arc<Way>) {
-    if let Err(error) = way.carry(&mut near, &server).await {
+async fn serve(mut near: TcpStream, (server, to): (String, String), way: Arc<Way>) {
+    if let Err(error) = way.carry(&mut near, &server, &to).await {
         tracing::debug!(%server, %error, "a connection with TLS has ended");
         // Before the client crate sees the end of its connection. With TLS 1.3 a server refuses a
         // certificate only after the handshake.
@@ -135,7 +135,7 @@ async fn serve(mut near: TcpStream, server: String, way: Arc<Way>) {
 
 impl Way {
     /// Carries what one of ours sends to the server, and back, until one of them ends.
-    async fn carry(&self, near: &mut TcpStream, server: &str) -> io::Result<()> {
+    async fn carry(&self, near: &mut TcpStream, server: &str, to: &str) -> io::Result<()> {
         near.set_nodelay(true)?;
         let limit = self.options.connect_timeout;
         let far = timeout(limit, async {
@@ -145,7 +145,7 @@ impl Way {
             if !is_same(&shown, &login(number, SCHEME, &self.secret)) {
                 return Err(io::Error::other("it is not of this client"));
             }
-            let mut far = self.dial(server).await?;
+            let mut far = self.dial(server, to).await?;
             let identity = self.options.identity().await;
             let login = match identity.map_err(io::Error::other)? {
                 Some(identity) => login(number, "digest", identity.as_bytes()),
@@ -170,7 +170,7 @@ impl Way {
         ended.map(drop)
     }
 
-    async fn dial(&self, server: &str) -> io::Result<TlsStream<TcpStream>> {
+    async fn dial(&self, server: &str, to: &str) -> io::Result<TlsStream<TcpStream>> {
         // The files are read each time, so that they can be renewed.
         let config = client_config(&self.options.access.tls, Trust::Authorities);
         let config = config.map_err(|error| {
@@ -187,7 +187,7 @@ impl Way {
             let error = StoreError::new(ErrorKind::Invalid, message);
             io::Error::other(error.with_hint("check the host in the URL"))
         })?;
-        let stream = TcpStream::connect(server).await?;
+        let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
         let stream = TlsConnector::from(config).connect(name, stream).await;
         stream.map_err(|error| match error.kind() {

@@ -132,3 +132,15 @@ fn options_without_a_url() {
         assert!(refused.to_string().contains(said), "{refused}");
     }
 }
+
+/// The first may be of a server that does not answer.
+#[tokio::test]
+async fn each_address_of_a_name_is_tried() {
+    let options = ZooKeeperOptions::from_url("zookeeper://localhost:2,127.0.0.1:1").unwrap();
+    let all = options.endpoints().await.into_iter();
+    let all: Vec<_> = all.map(|(name, address)| (name.as_str(), address)).collect();
+    let others = lookup_host("localhost:2").await.unwrap().skip(1);
+    let others = others.map(|address| ("localhost:2", address.to_string()));
+    let names = ["localhost:2", "127.0.0.1:1"].map(|name| (name, name.to_owned()));
+    assert_eq!(all, names.into_iter().chain(others).collect::<Vec<_>>());
+}

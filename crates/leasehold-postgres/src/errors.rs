@@ -54,13 +54,15 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         return ours.with_source(error);
     }
     let refusal = || refused(format!("PostgreSQL: {message}"));
+    let not_whole = || {
+        refused(format!("the schema {schema} is not whole: {message}"))
+            .with_hint("drop it when nobody uses it, or name another: ?schema=NAME; then init it")
+    };
     let said = match (code, class) {
-        (
-            &SqlState::UNDEFINED_TABLE
-            | &SqlState::UNDEFINED_FUNCTION
-            | &SqlState::INVALID_SCHEMA_NAME,
-            _,
-        ) => refused(format!(
+        // Without that table there is none; without another one or a function, a part of it.
+        (&SqlState::UNDEFINED_TABLE, _) if !message.contains(".about") => not_whole(),
+        (&SqlState::UNDEFINED_FUNCTION | &SqlState::UNDEFINED_COLUMN, _) => not_whole(),
+        (&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME, _) => refused(format!(
             "there is no schema {schema} for locks in this database"
         ))
         .with_hint("make it once: leasehold init -S URL, with the same URL"),

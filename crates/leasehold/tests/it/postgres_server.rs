@@ -70,7 +70,13 @@ async fn a_schema_that_is_not_there_is_made_once() {
                  from pg_attribute, pg_settings where attrelid = '{schema}.keys'::regclass \
                  and attname = 'tail' and name = 'default_toast_compression'";
     assert_eq!(sql(url, quick).trim(), "t", "where it can be had");
-    assert!(try_lock(&fresh.connect().await, "k").await.is_some());
+    let client = fresh.connect().await;
+    assert!(try_lock(&client, "k").await.is_some());
+    // As where a part of it was restored: there is nothing to make.
+    sql(url, "drop function {schema}.news");
+    let error = client.inspect("k").await;
+    let error = fails(error, ErrorKind::Refused, &["is not whole", "news("]);
+    hints(&error, "name another");
     sql(url, "update {schema}.about set version = 9");
     let refused = leasehold::connect(url).await.unwrap_err();
     says(refused, ["has version 9"]);

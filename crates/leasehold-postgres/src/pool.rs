@@ -311,6 +311,7 @@ pub(crate) async fn drive(mut connection: Wire, mut hear: impl FnMut(AsyncMessag
 fn late(server: &str, what: &str) -> StoreError {
     let message = format!("PostgreSQL at {server} {what} in time");
     StoreError::new(ErrorKind::Unavailable, message)
+        .with_hint("look at the server, and at a pooler before it: that waits for its server")
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.
@@ -356,7 +357,9 @@ mod tests {
         let options = PostgresOptions::from_url("postgres://h/d?response_timeout=1ms").unwrap();
         let other = "postgres://other/d".parse().unwrap();
         let late = Pool::new(&options).told::<()>(&other, pending()).await;
-        let late = late.unwrap_err().to_string();
+        let late = late.unwrap_err();
+        assert!(late.hint().is_some_and(|hint| hint.contains("pooler")));
+        let late = late.to_string();
         assert!(late.contains("at other:5432 did not answer"), "{late}");
     }
 

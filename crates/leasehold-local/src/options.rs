@@ -91,13 +91,10 @@ impl LocalOptions {
     /// # Errors
     /// [`Invalid`] when it is something else, with a hint.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
-        let rest = url.strip_prefix("local:").ok_or_else(|| {
-            // It may be a server's, with its password.
-            Invalid::new(
-                "this is not the URL of a local store",
-                "write local: or local:/some/dir",
-            )
-        })?;
+        // It may be a server's, with its password.
+        let why = "this is not the URL of a local store";
+        let other = || Invalid::new(why, "write local: or local:/some/dir");
+        let rest = url.strip_prefix("local:").ok_or_else(other)?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut options = Self {
             directory: directory(path)?,
@@ -118,10 +115,9 @@ impl LocalOptions {
             return Err(relative(&path.display().to_string()));
         }
         if self.retention < TOMBSTONE_LIFE {
-            return Err(Invalid::new(
-                format!("a retention of {} is too short", written(self.retention)),
-                "use at least 60 s: released claims are remembered for that time",
-            ));
+            let why = format!("a retention of {} is too short", written(self.retention));
+            let hint = "use at least 60 s: released claims are remembered for that time";
+            return Err(Invalid::new(why, hint));
         }
         let Some(group) = &self.group else {
             return Ok(());
@@ -130,10 +126,8 @@ impl LocalOptions {
         let is_number = group.bytes().all(|byte| byte.is_ascii_digit());
         let has_odd = group.contains(|c: char| c.is_control() || matches!(c, ':' | ',' | '/'));
         if group.is_empty() || has_odd || is_number && Group::number(group).is_none() {
-            return Err(Invalid::new(
-                format!("{group:?} is no group"),
-                "write the name or the number of a group, e.g. local:/some/dir?group=ops",
-            ));
+            let hint = "write the name or the number of a group, e.g. local:/some/dir?group=ops";
+            return Err(Invalid::new(format!("{group:?} is no group"), hint));
         }
         if self.directory.is_none() {
             return Err(Invalid::new(
@@ -161,18 +155,15 @@ impl LocalOptions {
         if let Some(directory) = &self.directory {
             return Ok((directory.clone(), None));
         }
+        let why = "there is no home directory to keep local locks in";
+        let hint = "name a directory: local:/some/dir";
         let state = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
         let home = env::home_dir().map(|home| home.join(".local/state"));
         [(state, "XDG_STATE_HOME"), (home, "HOME")]
             .into_iter()
             .find_map(|(path, name)| Some((path.filter(|path| path.is_absolute())?, name)))
             .map(|(state, name)| (state.join("leasehold"), Some(name)))
-            .ok_or_else(|| {
-                Invalid::new(
-                    "there is no home directory to keep local locks in",
-                    "name a directory: local:/some/dir",
-                )
-            })
+            .ok_or_else(|| Invalid::new(why, hint))
     }
 }
 
@@ -202,10 +193,8 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
 }
 
 fn relative(path: &str) -> Invalid {
-    Invalid::new(
-        format!("the directory {path:?} is not absolute"),
-        "processes in other directories must find it too: write local:/some/dir",
-    )
+    let hint = "processes in other directories must find it too: write local:/some/dir";
+    Invalid::new(format!("the directory {path:?} is not absolute"), hint)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_core::{Invalid, Marked};
 use leasehold_store::access::Access;
-use leasehold_store::report::{Finding, Report, Severity};
+use leasehold_store::report::Severity::{Fine, Note};
+use leasehold_store::report::{Finding, Report};
 use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
 use leasehold_store::trial::{self, Trial};
 use leasehold_store::{ErrorKind, StoreError};
@@ -61,14 +62,12 @@ impl Scheme for Local {
         if resolved(&here) == resolved(&usual) || (named_by == "HOME" && is_home()) {
             return None;
         }
-        Some(Invalid::new(
-            format!(
-                "local: is {} here, because of {named_by}; this user's other processes use {}",
-                here.display(),
-                usual.display()
-            ),
-            "they do not see these locks; name one directory for all: local:/some/dir",
-        ))
+        let (here, usual) = (here.display(), usual.display());
+        let why = format!(
+            "local: is {here} here, because of {named_by}; this user's other processes use {usual}"
+        );
+        let hint = "they do not see these locks; name one directory for all: local:/some/dir";
+        Some(Invalid::new(why, hint))
     }
 
     async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
@@ -100,21 +99,16 @@ impl Scheme for Local {
              machine",
             store.directory().display()
         );
-        let mut findings = vec![Finding::new(Severity::Fine, "reach", found)];
-        let users = match store.inner.directory.group() {
-            Some(group) => Finding::new(
-                Severity::Note,
-                "users",
-                format!("the directory is for the members of the group {group}"),
-            )
-            .meaning("each of them can take, keep and break the locks of all, and remove them"),
-            None => Finding::new(
-                Severity::Fine,
-                "users",
-                "only this user can use the directory",
-            ),
-        };
-        findings.push(users);
+        let mut findings = vec![Finding::new(Fine, "reach", found)];
+        findings.push(match store.inner.directory.group() {
+            Some(group) => {
+                let found = format!("the directory is for the members of the group {group}");
+                let meaning =
+                    "each of them can take, keep and break the locks of all, and remove them";
+                Finding::new(Note, "users", found).meaning(meaning)
+            }
+            None => Finding::new(Fine, "users", "only this user can use the directory"),
+        });
         findings.extend(trial.findings());
         let promise = "Exclusion and fencing among the processes of this machine that use this \
                        directory. Holds end with the machine; tokens rise over its restarts.";

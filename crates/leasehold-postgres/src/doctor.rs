@@ -90,15 +90,14 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
 
 /// Of those in `synchronous_standby_names`: who is `gone`, and how many are `lacking` for commits.
 fn missing(gone: &str, lacking: i64) -> Finding {
-    let gone = match gone {
-        "" => format!("{lacking} of any name"),
-        names => names.to_owned(),
+    let found = match gone {
+        "" => format!("{lacking} more standbys have to be connected"),
+        names => format!("standbys are not connected: {names}"),
     };
     let (severity, meaning) = match lacking {
         1.. => (Warning, "commits wait for them: no claim or renewal is answered in time"),
         _ => (Note, "a fail-over to one of them can undo grants"),
     };
-    let found = format!("standbys are not connected: {gone}");
     Finding::new(severity, "standbys", found)
         .meaning(meaning)
         .remedied("start them, or take them out of synchronous_standby_names")
@@ -143,7 +142,7 @@ mod tests {
     fn standbys_that_commits_wait_for_are_named() {
         let (one, any) = (missing("s2", 1), missing("", 2));
         assert_eq!(one.found, "standbys are not connected: s2");
-        assert_eq!(any.found, "standbys are not connected: 2 of any name");
+        assert_eq!(any.found, "2 more standbys have to be connected");
         assert_eq!(one.severity, Warning);
         assert_eq!(missing("s2", 0).severity, Note);
     }

@@ -279,8 +279,7 @@ fn taken(key: &Key, mut news: News) -> Result<Appended, StoreError> {
 /// What a row says of a journal, and the clock.
 fn news(key: &Key, row: &Row) -> Result<(StoreTime, News), StoreError> {
     let at: i64 = get(row, "at")?;
-    let base_length: Option<i64> = get(row, "base_length")?;
-    let Some(base_length) = base_length else {
+    let Some(base_length) = get::<Option<i64>>(row, "base_length")? else {
         return Ok((StoreTime(at.cast_unsigned()), News::nothing()));
     };
     let format: Result<Option<i32>, _> = row.try_get("format");

@@ -371,10 +371,8 @@ impl PostgresOptions {
             return Err(no_standbys(&self.acknowledge.to_string()));
         }
         if self.acknowledge > 0 && self.commit == Commit::Async {
-            return Err(Invalid::new(
-                "commit=async waits for no disk, and acknowledge for those of standbys",
-                "leave out one of the two",
-            ));
+            let why = "commit=async waits for no disk, and acknowledge for those of standbys";
+            return Err(Invalid::new(why, "leave out one of the two"));
         }
         check_times(self.retention, self.connect_timeout, self.response_timeout)
     }

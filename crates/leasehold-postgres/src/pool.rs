@@ -93,8 +93,8 @@ impl Pool {
         check_runtime()?;
         // Nobody closes it.
         let _room = self.room.acquire().await;
-        let mut tables = ["{schema}.keys", "{schema}.about"].iter();
-        let names_table = tables.any(|table| statement.contains(table));
+        let names_table =
+            statement.contains("{schema}.keys") || statement.contains("{schema}.about");
         let statement = statement.replace("{schema}", &self.schema);
         let mut left = TRIES;
         loop {
@@ -214,14 +214,15 @@ impl Pool {
     /// What has worked before passes, if it may be replaced: files, and a login without a fixed password.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let way = &self.ways[usize::from(*config != self.options.config)];
-        if let Some((error, next, pause)) = &mut *lock(&way.refused) {
+        let mut pause = AGAIN.0;
+        if let Some((error, next, last)) = &mut *lock(&way.refused) {
             let now = clock::now();
             if now < *next {
                 return Err(error.clone());
             }
+            pause = (2 * *last).min(AGAIN.1);
             // Others wait for what comes of this one.
-            *pause = (2 * *pause).min(AGAIN.1);
-            *next = now + *pause;
+            *next = now + pause;
         }
         let opened = self.open(config, &way.host).await;
         let is_open = matches!(opened, Ok(Ok(_)));
@@ -249,11 +250,8 @@ impl Pool {
             true => error.into_unavailable(),
             false => error,
         };
-        let (mut refused, next) = (lock(&way.refused), clock::now() + AGAIN.0);
-        match is_refused {
-            true => refused.get_or_insert((error.clone(), next, AGAIN.0)).0 = error.clone(),
-            false => *refused = None,
-        }
+        let refusal = || (error.clone(), clock::now() + pause, pause);
+        *lock(&way.refused) = is_refused.then(refusal);
         Err(error)
     }
 

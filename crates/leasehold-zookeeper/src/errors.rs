@@ -48,11 +48,9 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
 pub(crate) fn unreachable(cause: &str, options: &ZooKeeperOptions) -> StoreError {
     let message = format!("ZooKeeper at {} cannot be reached: {cause}", options.hosts());
     StoreError::new(ErrorKind::Unavailable, message).with_hint(match options.encrypted {
-        true => {
-            "check that the servers run and that the URL names their hosts and secureClientPort"
-        }
+        true => "check that the servers run and the URL names their hosts and secureClientPort",
         false => {
-            "check that the servers run and that the URL names their hosts and ports; use \
+            "check that the servers run and the URL names their hosts and ports; use \
              zookeeper+tls:// for a port that expects TLS"
         }
     })

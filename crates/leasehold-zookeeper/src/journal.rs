@@ -210,8 +210,7 @@ impl Journal for Nodes {
         parts: &[Append<'_>],
         unchanged_since: Option<StoreTime>,
     ) -> Result<Appended, StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
+        let client = &self.sessions.get().await?.client;
         for part in parts.iter().filter(|part| part.grows() && !part.is_late()) {
             self.room.give(&self.sessions, client, part.key).await;
         }
@@ -270,8 +269,7 @@ impl Journal for Nodes {
         &self,
         keys: &[(&Key, Option<Position>)],
     ) -> Result<(StoreTime, Vec<News>), StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
+        let client = &self.sessions.get().await?.client;
         // Both are on their way at once: the server that is read first catches up with the leader.
         let synced = client.sync(KEYS);
         let (synced, news) = tokio::join!(self.sessions.ask(synced), self.news(client, keys));
@@ -280,8 +278,7 @@ impl Journal for Nodes {
     }
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
+        let client = &self.sessions.get().await?.client;
         for inbox in inboxes {
             let rung = client.set_data(&path_of_inbox(inbox), key.as_str().as_bytes(), None);
             self.sessions.ask_unless(&Error::NoNode, rung).await?;
@@ -290,8 +287,7 @@ impl Journal for Nodes {
     }
 
     async fn page(&self, of: &PageOf<'_>) -> Result<Page, StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
+        let client = &self.sessions.get().await?.client;
         let names = client.list_children(KEYS);
         // An administrator may have removed it.
         let names = self.sessions.ask_unless(&Error::NoNode, names).await?;
@@ -334,8 +330,7 @@ impl Journal for Nodes {
     }
 
     async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
-        let session = self.sessions.get().await?;
-        let client = &session.client;
+        let client = &self.sessions.get().await?.client;
         let mut transaction = Transaction::new(client);
         let removed = transaction.remove(key, at);
         removed.map_err(|error| self.sessions.meaning(error))?;

@@ -256,10 +256,9 @@ impl ZooKeeperOptions {
             return Err(invalid("has something for a user that is none"));
         }
         if !self.encrypted && !self.access.tls.is_default() {
-            return Err(Invalid::new(
-                "certificates are given, but the connection is not encrypted",
-                "use zookeeper+tls://, and the servers' secureClientPort",
-            ));
+            let why = "certificates are given, but the connection is not encrypted";
+            let hint = "use zookeeper+tls://, and the servers' secureClientPort";
+            return Err(Invalid::new(why, hint));
         }
         let second = Duration::from_secs(1);
         let bounds = second / 10..=60 * second;
@@ -311,14 +310,11 @@ impl ZooKeeperOptions {
     /// The client crate gives the first one all of the time for a name.
     pub(crate) async fn endpoints(&self) -> Vec<(&String, String)> {
         let mut all: Vec<_> = self.servers.iter().map(|it| (it, it.clone())).collect();
-        let find = async {
-            for server in &self.servers {
-                let others = lookup_host(server).await.into_iter().flatten().skip(1);
-                all.extend(others.map(|address| (server, address.to_string())));
-            }
-        };
-        // Without an answer there are the names.
-        timeout(self.connect_timeout, find).await.ok();
+        for server in &self.servers {
+            let found = timeout(self.connect_timeout, lookup_host(server)).await;
+            let others = found.into_iter().flatten().flatten().skip(1);
+            all.extend(others.map(|address| (server, address.to_string())));
+        }
         all
     }
 

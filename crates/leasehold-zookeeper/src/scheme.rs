@@ -47,8 +47,7 @@ impl Scheme for ZooKeeper {
         let options = ZooKeeperOptions::from_url(url)?.with_access(access)?;
         let login = options.access.login(options.connect_timeout).await?;
         let sessions = Sessions::new(options.clone());
-        let session = sessions.get().await?;
-        let is_open = sessions.are_open(&session.client).await?;
+        let is_open = sessions.are_open(&sessions.get().await?.client).await?;
         let users = match login.user {
             Some(user) if !is_open => format!("for the user {user}"),
             None if !is_open && options.has_identity() => "for the client certificate".to_owned(),

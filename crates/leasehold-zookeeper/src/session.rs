@@ -117,12 +117,11 @@ impl Sessions {
         }
         let limit = self.options.connect_timeout;
         let connected = timeout(limit, connector.connect(&route.hosts)).await;
-        match connected.map_err(|_| self.late("gave no session"))? {
-            Err(Error::NoHosts | Error::Timeout) => {
-                Err(errors::unreachable(&self.causes().await, &self.options))
-            }
-            connected => connected.map_err(|error| self.meaning(error)),
+        let connected = connected.map_err(|_| self.late("gave no session"))?;
+        if let Err(Error::NoHosts | Error::Timeout) = connected {
+            return Err(errors::unreachable(&self.causes().await, &self.options));
         }
+        connected.map_err(|error| self.meaning(error))
     }
 
     /// Why the servers give no session, which the client crate does not say.

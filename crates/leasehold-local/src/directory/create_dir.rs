@@ -41,13 +41,11 @@ pub(crate) fn make(path: &Path, group: &Group) -> Result<bool, StoreError> {
         Some(Mark { gid, .. }) => return Err(Wrong::OfAnother(&Group::of(gid), group).at(path)),
         None if only_has(&directory, |_| false).map_err(failed)? => {}
         None => {
-            return Err(refused(
-                format!(
-                    "the directory {} is not empty, and was not made for a group",
-                    path.display()
-                ),
-                "name another, or remove what is in it when nobody uses it",
-            ));
+            let shown = path.display();
+            let message =
+                format!("the directory {shown} is not empty, and was not made for a group");
+            let hint = "name another, or remove what is in it when nobody uses it";
+            return Err(refused(message, hint));
         }
     }
     fill(&directory, group).map_err(failed)?;
@@ -59,10 +57,8 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
     let failed = |errno| failed(path, "make", errno);
     let shown = path.display();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(refused(
-            format!("{shown} cannot be made"),
-            "name a directory in it with local:/some/dir?group=NAME",
-        ));
+        let hint = "name a directory in it with local:/some/dir?group=NAME";
+        return Err(refused(format!("{shown} cannot be made"), hint));
     };
     let found =
         open_dir::find(parent, Makes::Nothing).map_err(|error| match rustix::fs::stat(parent) {

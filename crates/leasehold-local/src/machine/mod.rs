@@ -55,10 +55,8 @@ impl Assumption {
             found => format!(" ({found})"),
         };
         let (path, said) = (path.display(), self.said);
-        refused(
-            format!("the directory {path} cannot be used: {said}{found}"),
-            self.remedy,
-        )
+        let message = format!("the directory {path} cannot be used: {said}{found}");
+        refused(message, self.remedy)
     }
 }
 

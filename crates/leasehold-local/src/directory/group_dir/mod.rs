@@ -199,10 +199,9 @@ fn part(
         Ok(opened) => opened,
         Err(Errno::NOENT) => return Err(Wrong::Missing(&whole, group).at(path)),
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            return Err(refused(
-                format!("{} is no directory", whole.display()),
-                "only root and the owner can have put it there: look at it, and remove it",
-            ));
+            let hint = "only root and the owner can have put it there: look at it, and remove it";
+            let message = format!("{} is no directory", whole.display());
+            return Err(refused(message, hint));
         }
         Err(errno) => {
             // What is wrong with its mode says more.

@@ -21,7 +21,7 @@
 //! - `journal`: the statements, and what is read of their answers; `batch`: steps that go together;
 //! - `listener`: the session that is rung;
 //! - `init`: the schema (`schema.sql`);
-//! - `scheme`, `doctor`, `bare`: how it is opened, examined, and compared with its server.
+//! - `scheme`, `doctor` (`settings.sql`), `bare`: how it is opened, examined, and compared with its server.
 
 // docs.rs says of each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

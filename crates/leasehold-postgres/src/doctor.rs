@@ -95,7 +95,7 @@ fn missing(gone: &str, lacking: i64) -> Finding {
         names => format!("standbys are not connected: {names}"),
     };
     let (severity, meaning) = match lacking {
-        1.. => (Warning, "commits wait for them: no claim or renewal is answered in time"),
+        1.. => (Warning, "no claim or renewal is answered in time"),
         _ => (Note, "a fail-over to one of them can undo grants"),
     };
     Finding::new(severity, "standbys", found)

@@ -324,7 +324,7 @@ impl ZooKeeperOptions {
     /// Those of [`identity`](Self::identity).
     pub(crate) async fn route(&self) -> Result<Route, StoreError> {
         let identity = self.identity().await?;
-        let addresses = self.endpoints().await.into_iter().map(|(_, address)| address);
+        let addresses = self.endpoints().await.into_iter().map(|it| it.1);
         Ok(Route {
             hosts: addresses.collect::<Vec<_>>().join(","),
             login: identity.map(|identity| ("digest", identity.into_bytes())),

@@ -138,7 +138,7 @@ fn options_without_a_url() {
 async fn each_address_of_a_name_is_tried() {
     let options = ZooKeeperOptions::from_url("zookeeper://localhost:2,127.0.0.1:1").unwrap();
     let all = options.endpoints().await.into_iter();
-    let all: Vec<_> = all.map(|(name, address)| (name.as_str(), address)).collect();
+    let all: Vec<_> = all.map(|(name, at)| (name.as_str(), at)).collect();
     let others = lookup_host("localhost:2").await.unwrap().skip(1);
     let others = others.map(|address| ("localhost:2", address.to_string()));
     let names = ["localhost:2", "127.0.0.1:1"].map(|name| (name, name.to_owned()));

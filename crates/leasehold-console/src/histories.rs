@@ -3,6 +3,8 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+#[cfg(feature = "serve")]
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +23,9 @@ use crate::view::KeyView;
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest pause: the entries of a key may be behind very many of others, which are read once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// For how long those who ask for others wait for an answer about a key.
+#[cfg(feature = "serve")]
+const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// How many of the newest entries are kept.
 const MOST_ENTRIES: usize = 100;
 /// How many keys are followed at once: each costs the store.
@@ -108,19 +113,31 @@ pub(crate) fn no_room() -> String {
     format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
-/// A key now, and then its history. Before that it pays for what was read last.
+/// A key now, and then its history. One looks at a time, and pays before for what was read last. One
+/// whose server hangs is not waited for.
 #[cfg(feature = "serve")]
 pub(crate) async fn look(
     client: &Client,
     key: &str,
-    load: &mut LoadLimit,
+    looks: &tokio::sync::Mutex<LoadLimit>,
 ) -> Result<(KeyView, History), Error> {
+    let mut load = looks.lock().await;
     load.pause_up_to(LONGEST_PAUSE).await;
-    let view = KeyView::from(&client.inspect(key).await?);
+    let mut seen = pin!(client.inspect(key));
+    let seen = match timeout(LONGEST_TURN, &mut seen).await {
+        Ok(seen) => seen?,
+        Err(_) => {
+            drop(load);
+            let seen = seen.await?;
+            load = looks.lock().await;
+            seen
+        }
+    };
+    let view = KeyView::from(&seen);
     let newest = async {
         load.measure_round_trip(client).await;
         let (mut log, mut newest) = (open(client, key)?, Vec::new());
-        while read_page(&mut log, &mut newest, load).await? {}
+        while read_page(&mut log, &mut newest, &mut load).await? {}
         Ok::<_, Error>(newest)
     };
     let history = newest.await.map_err(|error| error.to_string());
@@ -206,13 +223,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_one_reading_owes_the_next_one_pays() {
         let client = leasehold::connect("memory:?audit=100").await.unwrap();
-        let (mut load, begun) = (LoadLimit::default(), Instant::now());
+        let (looks, begun) = (tokio::sync::Mutex::<LoadLimit>::default(), Instant::now());
         // It owes nineteen times as much: nearly the longest pause.
-        load.record(LONGEST_PAUSE / 20, 1);
-        let hung_up = look(&client, "k", &mut load);
+        looks.lock().await.record(LONGEST_PAUSE / 20, 1);
+        let hung_up = look(&client, "k", &looks);
         let hung_up = timeout(LONGEST_PAUSE / 2, hung_up).await;
         assert!(hung_up.is_err());
-        look(&client, "k", &mut load).await.unwrap();
+        look(&client, "k", &looks).await.unwrap();
         assert!(begun.elapsed() >= LONGEST_PAUSE * 7 / 5);
+    }
+
+    /// Its server may hang, while those of other keys do not.
+    #[cfg(feature = "serve")]
+    #[tokio::test(start_paused = true)]
+    async fn a_key_without_an_answer_delays_looks_at_others_by_a_second() {
+        let store = leasehold::testing::TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_slow(Duration::from_secs(60 * 60));
+        let (looks, begun) = (tokio::sync::Mutex::default(), Instant::now());
+        let all = (0..8).map(|_| look(&client, "k", &looks));
+        let seen = futures_util::future::join_all(all).await;
+        assert!(seen.iter().all(Result::is_err));
+        // The last one has begun after a turn of each other, and then waited for its own answer.
+        let limit = leasehold::Settings::default().operation_timeout;
+        assert!(begun.elapsed() < limit + LONGEST_TURN * 8);
     }
 }

@@ -164,8 +164,7 @@ pub(super) async fn lock(
 ) -> Result<Json<LockView>, Problem> {
     let Query(OfKey { key }) = key?;
     Key::new(&key)?;
-    let mut load = shared.looks.lock().await;
-    let (mut view, history) = histories::look(&shared.client, &key, &mut load).await?;
+    let (mut view, history) = histories::look(&shared.client, &key, &shared.looks).await?;
     shorten(&mut view, MOST_CLAIMS);
     let lock = view.is_used().then_some(view);
     Ok(Json(LockView::new(key, (lock, None), history)))

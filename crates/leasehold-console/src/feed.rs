@@ -27,6 +27,16 @@ const BUFFER: usize = 16;
 #[derive(Debug, Clone, Default)]
 pub struct Load(Arc<Mutex<LoadLimit>>);
 
+impl Load {
+    /// Pauses for what the feed that has ended owes.
+    #[cfg(feature = "serve")]
+    pub(crate) async fn pause(&self) {
+        let mut load = self.0.lock().await;
+        load.give_back();
+        load.pause_up_to(crate::load_limit::MOST_LEFT).await;
+    }
+}
+
 /// Begins to read the locks whose keys match; ends when the receiver is dropped. For a screen also the
 /// deadlocks among them, and in between those that it has `shown`, and that can be read.
 pub fn begin(
@@ -49,6 +59,7 @@ pub fn begin(
             failed: false,
             refreshed: Instant::now(),
         };
+        feed.load.give_back();
         let updates = feed.updates.clone();
         tokio::select! {
             never = feed.read() => match never {},
@@ -267,5 +278,22 @@ mod tests {
             }
         };
         assert!(paused >= second * 19, "{paused:?}");
+    }
+
+    /// Else who comes and goes lets a store be read without a pause.
+    #[cfg(feature = "serve")]
+    #[tokio::test(start_paused = true)]
+    async fn what_a_feed_has_not_paused_is_paused_before_the_next_one() {
+        let client = TestStore::new().connect().await.unwrap();
+        let (load, second) = (Load::default(), Duration::from_secs(1));
+        load.0.lock().await.record(second / 5, 0);
+        let mut updates = begin(client, second, load.clone(), "*", None);
+        while !matches!(updates.recv().await.unwrap(), Update::Ended(_)) {}
+        // It rests by now, or will.
+        yield_now().await;
+        drop(updates);
+        let begun = Instant::now();
+        load.pause().await;
+        assert!(begun.elapsed() >= second * 19 / 5);
     }
 }

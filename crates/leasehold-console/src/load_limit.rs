@@ -13,7 +13,7 @@ const NEAR: Duration = Duration::from_micros(500);
 /// No look takes so long: one that seems to was under way while this process or the server was stopped.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The longest pause that is left for others.
-const MOST_LEFT: Duration = Duration::from_secs(5);
+pub(crate) const MOST_LEFT: Duration = Duration::from_secs(5);
 /// A key to measure a round trip with. It need not be in use.
 const PROBE: &str = "leasehold/probe";
 
@@ -24,6 +24,8 @@ pub(crate) struct LoadLimit {
     round_trip: Option<Duration>,
     /// The pause that is due.
     due: Duration,
+    /// When the one that was taken last is over.
+    taken: Option<Instant>,
 }
 
 impl LoadLimit {
@@ -45,7 +47,17 @@ impl LoadLimit {
 
     /// The pause for the looks since the last call.
     pub(crate) fn take_pause(&mut self) -> Duration {
-        std::mem::take(&mut self.due)
+        let pause = std::mem::take(&mut self.due);
+        self.taken = Some(Instant::now() + pause);
+        pause
+    }
+
+    /// Of the pause that was taken last, what is not over is due again: who took it has ended.
+    pub(crate) fn give_back(&mut self) {
+        if let Some(end) = self.taken.take() {
+            let left = end.saturating_duration_since(Instant::now());
+            self.due += left.min(MOST_LEFT);
+        }
     }
 
     /// Pauses for a part of that, for looks that are not to be late. The rest is left for others, and
@@ -67,7 +79,7 @@ mod tests {
     fn pause(round_trip: Option<Duration>, took: Duration, round_trips: u32) -> Duration {
         let mut load = LoadLimit {
             round_trip,
-            due: Duration::ZERO,
+            ..LoadLimit::default()
         };
         load.record(took, round_trips);
         load.take_pause()
@@ -90,6 +102,20 @@ mod tests {
         load.record(Duration::from_secs(60), 1);
         load.pause_up_to(MS).await;
         assert!((41 * MS..60 * MS).contains(&begun.elapsed()));
+        assert_eq!(load.take_pause(), MOST_LEFT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_was_taken_is_due_again_as_far_as_it_is_not_over() {
+        let mut load = LoadLimit::default();
+        load.record(5 * MS, 1);
+        sleep(load.take_pause() - 40 * MS).await;
+        load.give_back();
+        assert!((39 * MS..=40 * MS).contains(&load.take_pause()));
+        load.record(Duration::from_secs(60), 1);
+        let _ = load.take_pause();
+        load.give_back();
+        load.give_back();
         assert_eq!(load.take_pause(), MOST_LEFT);
     }
 

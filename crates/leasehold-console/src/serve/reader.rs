@@ -60,15 +60,16 @@ impl Reader {
     pub(super) fn begin(client: Client, interval: Duration) -> Self {
         let (looks, mut woken) = watch::channel(Looks::new());
         let table = watch::Sender::new(LockTable::of_at_most(MOST_CLAIMS));
-        let known = table.clone();
+        let (known, load) = (table.clone(), Load::default());
         // Reads while somebody looks, until nobody can any more.
         tokio::spawn(async move {
             loop {
                 if woken.wait_for(|looks| !looks.is_empty()).await.is_err() {
                     return;
                 }
+                load.pause().await;
                 let (shows, shown) = watch::channel(Vec::new());
-                let (client, load) = (client.clone(), Load::default());
+                let (client, load) = (client.clone(), load.clone());
                 let mut updates = feed::begin(client, interval, load, "*", Some(shown));
                 while !woken.borrow().is_empty() {
                     send_if_other(&shows, all_shown(&woken.borrow(), &known.borrow()));
@@ -91,7 +92,14 @@ impl Reader {
                     }
                 }
                 // What was found last is true no more: who looks next waits for what is true then.
-                known.send_modify(|table| (table.complete, table.failure) = (false, None));
+                let mut failure = None;
+                known.send_modify(|table| {
+                    table.complete = false;
+                    failure = table.failure.take();
+                });
+                if failure.is_some() {
+                    sleep(AFTER_ERROR).await;
+                }
             }
         });
         let turn = || Arc::new(tokio::sync::Mutex::new(Instant::now()));
@@ -275,6 +283,22 @@ mod tests {
         sleep_until(Instant::now() + LINGER * 2).await;
         let _lease = client.mutex("k").unwrap().lock().await.unwrap();
         assert_eq!(reader.make(seen).await, (1, false));
+    }
+
+    /// However often somebody comes and goes.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_has_failed_is_left_alone_for_a_while_also_if_nobody_looks_any_more() {
+        let store = leasehold::testing::TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_unavailable();
+        let reader = Reader::begin(client, Duration::from_secs(1));
+        reader.look().ready().await;
+        while reader.with(|table| table.failure.is_some()) {
+            tokio::task::yield_now().await;
+        }
+        let begun = Instant::now();
+        reader.look().ready().await;
+        assert!(begun.elapsed() >= AFTER_ERROR);
     }
 
     #[tokio::test]

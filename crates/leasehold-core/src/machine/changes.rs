@@ -122,7 +122,12 @@ impl ClaimMachine {
         let said = heard.ok().filter(|heard| !heard.is_short());
         // What it says of the claim counts even if nobody waits for it any more.
         let counts = said.is_some_and(|heard| self.note_identity(renew, &heard.reply, now));
-        if let Stage::Held(renewal) = &mut self.stage {
+        // That the store has no notes says nothing of the lease: it is renewed without one.
+        let asks_more = renew.note.is_some() || renew.downgrade;
+        let is_refused = asks_more && matches!(heard, Err(Failure::Refused));
+        if let Stage::Held(renewal) = &mut self.stage
+            && !is_refused
+        {
             renewal.handle_other(|renewal| match said.filter(|_| counts) {
                 Some(heard) => renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply),
                 None => renewal.handle_unanswered(now),

@@ -552,6 +552,18 @@ fn a_change_is_asked_for_until_it_is_answered() {
 }
 
 #[test]
+fn a_refused_note_says_nothing_of_the_lease() {
+    for change in [Change::Note(Note::new("hello").unwrap()), Change::Downgrade] {
+        let mut life = held(terms());
+        let before = (life.state(), life.poll_timeout());
+        let change = life.change(change, at(10));
+        answered_at(&mut life, at(10), Err(Failure::Refused));
+        assert_eq!(life.changed(change), Some(Changed::Refused));
+        assert_eq!((life.state(), life.poll_timeout()), before);
+    }
+}
+
+#[test]
 fn an_answer_about_a_replaced_id_says_nothing() {
     let mut life = held(terms());
     let beat_at = life.poll_timeout().unwrap();

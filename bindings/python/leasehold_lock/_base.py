@@ -63,6 +63,9 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
     async def _run(self, op: _native.Op[_T]) -> _T:
         return op.wait()
 
+    def _leave(self) -> None:
+        """At the end of the process, ends what would wait for ever."""
+
     def _lock(self, of: str, keys: Iterable[str], options: LockOptions, **mode: Any) -> _Lock:
         return self._makes(self, self._core.lock(of, keys, given=options, **mode))
 
@@ -181,10 +184,12 @@ os.register_at_fork(before=_native.fork_begins, **_after)
 @atexit.register
 def _release_at_exit() -> None:
     # A copy, since threads that go on may make others meanwhile.
-    clients = [client._core for ref in _clients.valuerefs() if (client := ref()) is not None]
+    clients = [client for ref in _clients.valuerefs() if (client := ref()) is not None]
     # A forked process that has connected to nothing has nothing to release, and starts no thread.
-    if clients := [core for core in clients if core.url is not None]:
-        _native.Client.close(clients, 1).wait()
+    if clients := [client for client in clients if client.url is not None]:
+        for client in clients:
+            client._leave()
+        _native.Client.close([client._core for client in clients], 1).wait()
 
 
 _released_with: int | None = None

@@ -120,6 +120,11 @@ class Client(BaseClient[Lock, Election]):
             raise RuntimeError(f"{self!r} belongs to {bridge.loop!r}, and was called in {loop!r}")
         return await bridge.run(op)
 
+    def _leave(self) -> None:
+        # No task of a loop that has stopped leaves a queue, nor takes the lease that has come.
+        if self._bridge is not None and not self._bridge.loop.is_running():
+            self._bridge._core.close()
+
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()
 

@@ -241,6 +241,27 @@ def test_what_is_held_at_exit_is_released_while_a_thread_makes_clients(tmp_path,
         assert client.inspect("k") == ([], [])
 
 
+STOPPED_LOOP = """
+import asyncio, gc
+from leasehold_lock import _base
+async def begin():
+    client = await lh.aio.connect(url)
+    lease = await client.mutex("k").lease()
+    waiting = asyncio.ensure_future(client.mutex("k").lease())
+    while not (await client.inspect("k")).waiters:
+        pass
+    return client, lease, waiting
+client, *kept = asyncio.new_event_loop().run_until_complete(begin())
+_base._release_at_exit()
+left = gc.get_referents(client._bridge._core)
+os._exit(any(isinstance(it, asyncio.Future) for it in left))
+"""
+
+
+def test_the_end_does_not_wait_for_tasks_of_a_loop_that_has_stopped(tmp_path, url):
+    assert run(tmp_path, STOPPED_LOOP, url) == ""
+
+
 def test_a_server_that_does_not_answer_does_not_keep_a_process(tmp_path, own_server):
     text = HELD_AT_EXIT + "print('held', flush=True)\nsys.stdin.read()\n"
     command = [*script(tmp_path, text), own_server.url]

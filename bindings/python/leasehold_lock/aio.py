@@ -6,6 +6,8 @@ A client belongs to the event loop in which it is first used, and so do its lock
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,7 +114,7 @@ class Client(BaseClient[Lock, Election]):
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(
-                "leasehold_lock.aio needs a running asyncio event loop: "
+                "leasehold_lock.aio needs a running asyncio event loop of this process: "
                 "use leasehold_lock.connect elsewhere, also under trio"
             ) from None
         bridge = self._bridge = self._bridge or _Bridge.of(loop)
@@ -192,3 +194,14 @@ class _Reader:
 
 # A loop holds its bridge by its reader, and so do clients: this does not.
 _bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionary()
+
+
+def _refuse_in_child() -> None:
+    """Ends what a forked child awaits of its parent, if the child goes on in its parent's loop."""
+    for bridge in list(_bridges.values()):
+        # It may be closed, or be that of another thread, which is not there.
+        with contextlib.suppress(RuntimeError):
+            bridge.loop.call_soon(bridge._core.drain)
+
+
+os.register_at_fork(after_in_child=_refuse_in_child)

@@ -13,16 +13,20 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
 
 use leasehold::background;
 use leasehold_store::fork::Process;
 use leasehold_store::sync::lock;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::failure::Failure;
 use crate::op::{Answer, Op, Work, step};
+
+/// How often the loop of a forked child looks at what is its parent's.
+const CHILD_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Calls that can go on, which the loop has not taken.
 struct Woken {
@@ -91,8 +95,7 @@ impl Bridge {
     /// Begins a call. `future` gets its answer, at once or in `drain`. Returns a number for `cancel`.
     fn start(&self, py: Python<'_>, op: &Op, future: Py<PyAny>) -> PyResult<u64> {
         if self.process.has_forked() {
-            let message = "this event loop belongs to the process from which this one was forked";
-            return Err(PyRuntimeError::new_err(message));
+            return Err(Failure::forked().into());
         }
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let call = Pending {
@@ -119,9 +122,8 @@ impl Bridge {
 
     /// Lets all calls go on that can.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        // A child shares the socket, and its parent would not hear of what was read here.
         if self.process.has_forked() {
-            return Ok(());
+            return self.refuse(py);
         }
         // Before the calls are taken: those that come later wake the loop again.
         let _ = (&self.socket).read(&mut [0; 8]);
@@ -153,6 +155,19 @@ impl Bridge {
 }
 
 impl Bridge {
+    /// Ends the calls of a parent in its child. That shares the socket, and the parent would not hear of
+    /// what was read here: until it reads it, the child's loop comes here in each turn.
+    fn refuse(&self, py: Python<'_>) -> PyResult<()> {
+        let pending = take(&mut *lock(&self.calls));
+        if pending.is_empty() {
+            py.detach(|| thread::sleep(CHILD_INTERVAL));
+        }
+        pending.into_values().try_for_each(|call| {
+            forget(call.work);
+            settle(call.future.bind(py), Err(Failure::forked()))
+        })
+    }
+
     /// Takes a step of each. The interpreter is left meanwhile: who forks may need it to go on.
     fn drive(&self, py: Python<'_>, calls: Vec<Pending>) -> PyResult<()> {
         let runtime = background::enter().map_err(Failure::from);

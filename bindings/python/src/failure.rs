@@ -31,6 +31,11 @@ impl Failure {
         Self::new(ErrorKind::Closed, "the client is closed").hint("connect again")
     }
 
+    pub(crate) fn forked() -> Self {
+        let message = "this event loop belongs to the process from which this one was forked";
+        Self::new(ErrorKind::Closed, message).hint("connect again, in a loop of this process")
+    }
+
     pub(crate) fn several_keys() -> Self {
         let message = "a lease on several keys cannot be handed over or recovered";
         Invalid::new(message, "lock each key by itself").into()

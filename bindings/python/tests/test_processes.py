@@ -340,7 +340,7 @@ print("done")
 
 
 LOOP_OF_A_PARENT = """
-import asyncio, select
+import asyncio, select, time
 loop = asyncio.new_event_loop()
 async def wait():
     client = await lh.aio.connect(url)
@@ -354,8 +354,13 @@ with lh.connect(url) as other:
     assert select.select([client._bridge._core.fileno()], [], [], 20)[0], "it is granted"
     child = os.fork()
     if child == 0:
-        loop.run_until_complete(asyncio.sleep(0))
-        os._exit(0)
+        try:
+            loop.run_until_complete(waiter)
+        except lh.Closed:
+            begun, cpu = time.monotonic(), time.process_time()
+            loop.run_until_complete(asyncio.sleep(0.2))
+            cpu, took = time.process_time() - cpu, time.monotonic() - begun
+            os._exit(cpu > took / 2)
     assert os.waitpid(child, 0)[1] == 0
     lease = loop.run_until_complete(asyncio.wait_for(waiter, 20))
     loop.run_until_complete(lease.release())
@@ -366,6 +371,32 @@ loop.close()
 
 def test_a_child_that_runs_the_loop_of_its_parent_takes_nothing_from_it(tmp_path, url):
     assert run(tmp_path, LOOP_OF_A_PARENT, url) == ""
+
+
+IN_A_TASK = """
+import asyncio
+async def main():
+    client = await lh.aio.connect(url)
+    async with client.mutex("k") as lease:
+        waiter = asyncio.ensure_future(client.mutex("k").lease())
+        while not (await client.inspect("k")).waiters:
+            pass
+        child = os.fork()
+        if child == 0:
+            try:
+                await waiter
+            except lh.Closed:
+                os._exit(7)
+        assert os.waitpid(child, 0)[1] == 7 << 8
+        lease.check()
+    await (await waiter).release()
+    await client.close()
+asyncio.run(main())
+"""
+
+
+def test_a_child_does_not_await_for_ever_what_its_parent_has_begun(tmp_path, url):
+    assert run(tmp_path, IN_A_TASK, url) == ""
 
 
 def test_a_killed_parent_holds_nothing_although_its_child_lives(tmp_path, url):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from typing import Any
 
@@ -78,4 +79,5 @@ def _number(token: int | None) -> int:
     if token is None:
         hint = "lock the key exclusively, without layout=classic"
         raise make("Invalid", "the lease has no token to compare", hint)
-    return token
+    # A number that is none, such as ``nan``, is lower than no other: a fence would admit all.
+    return operator.index(token)

@@ -20,6 +20,9 @@ def test_a_gate_admits_no_lower_token():
     assert gate.seen == 7
     with pytest.raises(lh.Invalid, match="has no token.*layout=classic"):
         gate.admit(None)
+    for no_token in (float("nan"), 8.5, "8"):
+        with pytest.raises(TypeError):
+            gate.admit(no_token)
 
 
 def test_a_gate_is_shared_by_threads():

@@ -501,6 +501,8 @@ async def test_bad_input_is_refused_in_one_sentence(face, client, url):
             client.mutex("k", ttl=bad)
         with pytest.raises(lh.Invalid, match="timeout=.* is not a time"):
             client.mutex("k", timeout=bad)
+    with pytest.raises(lh.Invalid, match="timeout='5' is not a time"):
+        client.mutex("k", timeout="5")
     with pytest.raises(lh.Invalid, match="out of bounds"):
         await client.mutex("k", ttl=0.001).acquire()
     with pytest.raises(lh.Invalid, match="no timeout"):

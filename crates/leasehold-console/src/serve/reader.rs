@@ -92,12 +92,9 @@ impl Reader {
                     }
                 }
                 // What was found last is true no more: who looks next waits for what is true then.
-                let mut failure = None;
-                known.send_modify(|table| {
-                    table.complete = false;
-                    failure = table.failure.take();
-                });
-                if failure.is_some() {
+                let failed = known.borrow().failure.is_some();
+                known.send_modify(|table| (table.complete, table.failure) = (false, None));
+                if failed {
                     sleep(AFTER_ERROR).await;
                 }
             }

@@ -160,7 +160,7 @@ impl Bridge {
     fn refuse(&self, py: Python<'_>) -> PyResult<()> {
         let pending = take(&mut *lock(&self.calls));
         if pending.is_empty() {
-            py.detach(|| thread::sleep(CHILD_INTERVAL));
+            py.detach(|| thread::park_timeout(CHILD_INTERVAL));
         }
         pending.into_values().try_for_each(|call| {
             forget(call.work);

@@ -115,9 +115,10 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         ...     list(lease.tokens)
         ['alice', 'bob']
         """
-        # A text is no list of its letters: the core refuses it.
-        keys = keys if isinstance(keys, str) else list(keys)
-        return self._lock("multi", keys, options, shared=shared)
+        # A text is no list of its letters.
+        if isinstance(keys, str):
+            raise TypeError(f"multi() needs a list of keys: write [{keys!r}]")
+        return self._lock("multi", list(keys), options, shared=shared)
 
     def election(self, key: str, **options: Unpack[LockOptions]) -> _Election:
         """An election on ``key``, whose leader shows its ``note``. No I/O."""

@@ -155,8 +155,8 @@ impl Bridge {
 }
 
 impl Bridge {
-    /// Ends the calls of a parent in its child. That shares the socket, and the parent would not hear of
-    /// what was read here: until it reads it, the child's loop comes here in each turn.
+    /// Ends the calls of a parent in its child. That shares the socket, and the parent would not
+    /// hear of what was read here: until it reads it, the child's loop comes here in each turn.
     fn refuse(&self, py: Python<'_>) -> PyResult<()> {
         let pending = take(&mut *lock(&self.calls));
         if pending.is_empty() {

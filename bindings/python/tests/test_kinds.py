@@ -85,7 +85,7 @@ async def test_several_keys_are_one_lock(face, client, url):
     for bad, why in (([], "no key"), (["a", "a"], "names the key twice"), (["a", ""], "key")):
         with pytest.raises(lh.Invalid, match=why):
             client.multi(bad)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"a list of keys: write \['alice'\]"):
         client.multi("alice")
     assert client.multi(key for key in ("c", "d")).keys == ["c", "d"]
 

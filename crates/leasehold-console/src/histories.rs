@@ -113,8 +113,8 @@ pub(crate) fn no_room() -> String {
     format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
-/// A key now, and then its history. One looks at a time, and pays before for what was read last. One
-/// whose server hangs is not waited for.
+/// A key now, and then its history. One looks at a time, and pays before for what was read last.
+/// One whose server hangs is not waited for.
 #[cfg(feature = "serve")]
 pub(crate) async fn look(
     client: &Client,

@@ -364,8 +364,9 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
     async def adopt(self, parts: str, *, force: bool = False) -> _LeaseT:
         """Takes over the lease that another process has handed over (``lease.hand_over()``).
 
-        With ``force`` it takes over ``lease.parts()`` of a process that is dead for sure. Raises
-        ``Lost`` if there is no such lease any more.
+        With ``force`` it takes over ``lease.parts()`` of a process that is dead for sure. The
+        lease shows the ``note`` of this lock, if it has one. Raises ``Lost`` if there is no such
+        lease any more.
         """
         core = await self._take(self._core.adopt(parts, force, self._who()))
         return self._makes(self._client, core)
@@ -375,7 +376,8 @@ class BaseLock(_NotPickled, Generic[_LeaseT]):
     ) -> Recovered[_LeaseT]:
         """Goes on with the lease of ``parts`` after a crash, or acquires a new one.
 
-        The process that had it has to be dead. The lease has a higher token.
+        The process that had it has to be dead. The lease has a higher token, and the ``note`` of
+        this lock, if it has one.
         """
         recover = self._core.recover(parts, timeout, self._who())
         core, is_new = await self._take(recover)

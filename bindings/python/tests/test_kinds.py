@@ -110,6 +110,17 @@ async def test_a_leader_shows_its_note(face, client, url):
 
 
 @scenario
+async def test_who_takes_over_a_leadership_shows_its_own_note(face, client, url):
+    there, here = (client.election("k", note=note) for note in ("there", "here"))
+    before = await there.lease()
+    recovered = await here.recover(before.parts())
+    assert not recovered.is_new and (await here.leader()).note == "here"
+    adopted = await there.adopt(await recovered.lease.hand_over())
+    assert (await there.leader()).note == "there"
+    assert await adopted.release() and not await before.release()
+
+
+@scenario
 async def test_leaders_are_observed(face, client, url):
     other = await face.connect(url)
     notes = []

@@ -10,13 +10,10 @@ use leasehold_store::debug;
 
 pub use self::observe::Leaders;
 use self::observe::leader;
-use crate::clock;
 use crate::error::{Error, Operation};
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
-use crate::session::request::call_unanswered;
-use crate::sync::timeout;
 use crate::waiting::LockOptions;
 
 /// A fair leader election: the candidate that asked first leads first.
@@ -173,16 +170,8 @@ impl Election {
         note: impl AsRef<str>,
         how: LockOptions,
     ) -> Result<RecoveredLeadership, Error> {
-        let candidate = self.candidate(&note)?;
-        let deadlines = how.wait.deadlines(&candidate.session);
-        let Recovered { lease, is_new } = candidate.recover_as(parts, how).await?;
-        if !is_new {
-            let noted = timeout(deadlines.left(clock::now()), lease.set_note(note)).await;
-            noted.unwrap_or_else(|_| {
-                let late = call_unanswered(&candidate.request.terms, deadlines, false);
-                Err(lease.error(Operation::Proclaim, late))
-            })?;
-        }
+        let recovered = self.candidate(note)?.recover_as(parts, how).await?;
+        let Recovered { lease, is_new } = recovered;
         let leadership = Leadership { lease };
         Ok(RecoveredLeadership { leadership, is_new })
     }

@@ -72,13 +72,13 @@ impl Lock {
     }
 
     /// Sets a note that is shown to those who inspect the key, such as a leader's address. An
-    /// empty note is none.
+    /// empty note is none. It replaces that of a lease that is taken over.
     ///
     /// # Errors
     /// `Invalid` for a note above 1024 bytes.
     pub fn with_note(mut self, note: impl AsRef<str>) -> Result<Self, Error> {
         let note = Note::new(note).map_err(|invalid| self.error(invalid.into()))?;
-        self.request.note = Some(note).filter(|note| !note.as_str().is_empty());
+        self.request.note = Some(note);
         Ok(self)
     }
 

@@ -10,8 +10,8 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::session::request::timed_out;
-use crate::sync::sleep;
+use crate::session::request::{call_unanswered, timed_out};
+use crate::sync::{sleep, timeout};
 use crate::waiting::{LockOptions, Wait};
 
 /// A lease as data, to hand it to another process or to recover it after a crash.
@@ -293,13 +293,26 @@ impl Lock {
         let (id, version) = (parts.claim(), parts.version());
         let adopted = self.session.adopt(&request, id, version, deadlines).await;
         let waited = clock::now().since(deadlines.began);
-        Ok(match adopted.map_err(|error| self.adopt_error(error))? {
-            Ok(claim) => Ok(Lease::new(claim, &request, waited)),
+        let claim = match adopted.map_err(|error| self.adopt_error(error))? {
+            Ok(claim) => claim,
             Err(End::Superseded) => {
-                Err("another process has taken over the claim, or its id was replaced")
+                let why = "another process has taken over the claim, or its id was replaced";
+                return Ok(Err(why));
             }
-            Err(_) => Err("the claim no longer exists: it was released or broken, or has expired"),
-        })
+            Err(_) => {
+                let why = "the claim no longer exists: it was released or broken, or has expired";
+                return Ok(Err(why));
+            }
+        };
+        let lease: Lease<K> = Lease::new(claim, &request, waited);
+        if let Some(note) = &request.note {
+            // Nobody is to find that of the holder before, such as its address.
+            let noted = lease.set_note(note.as_str());
+            let noted = timeout(deadlines.left(clock::now()), noted).await;
+            let late = || call_unanswered(&request.terms, deadlines, false);
+            noted.unwrap_or_else(|_| Err(lease.error(Operation::Proclaim, late())))?;
+        }
+        Ok(Ok(lease))
     }
 
     /// Refuses parts that are not of a lease of this lock.

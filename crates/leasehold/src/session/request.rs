@@ -48,7 +48,7 @@ impl AcquireRequest {
             owner: self.owner.clone(),
             secret: self.secret,
             min_hold: self.min_hold,
-            note: self.note.clone(),
+            note: self.note.clone().filter(|it| !it.as_str().is_empty()),
             // What nobody tells of a lost connection cannot be passed on without the store.
             runs: self.terms.hand_off && session.store.capabilities().push,
             ..Claim::new(id, self.mode, self.terms.ttl)

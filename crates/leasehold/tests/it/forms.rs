@@ -221,6 +221,31 @@ async fn leaders_and_readers_go_on_after_a_crash() {
     assert!(anew.is_new && anew.lease.permits() == 2);
 }
 
+/// As by a binding, whose elections are such locks.
+#[tokio::test]
+async fn a_lease_that_is_taken_over_has_the_note_of_its_lock() {
+    let (a, b) = clients().await;
+    let of = |client: &Client, note: &str| {
+        let lock = client.lock_of("k", Mode::EXCLUSIVE).unwrap();
+        lock.with_note(note).unwrap()
+    };
+    let note = async || {
+        let seen = a.inspect("k").await.unwrap();
+        seen.holders[0].note.clone()
+    };
+    let first = of(&a, "first").lock().await.unwrap();
+    let saved = first.parts().unwrap();
+    let second = of(&b, "second").try_recover(&saved).await.unwrap();
+    assert_eq!(note().await.as_deref(), Some("second"));
+    let given = second.unwrap().lease.into_parts().await.unwrap();
+    let third = of(&a, "third").adopt(&given).await.unwrap();
+    assert_eq!(note().await.as_deref(), Some("third"));
+    let saved = third.parts().unwrap();
+    let plain = b.lock_of("k", Mode::EXCLUSIVE).unwrap();
+    let _kept = plain.adopt_by_force(&saved).await.unwrap();
+    assert_eq!(note().await.as_deref(), Some("third"), "it has none");
+}
+
 #[tokio::test]
 async fn a_lease_on_several_keys_is_renewed_for_as_long_as_is_said() {
     let (client, _) = clients().await;

@@ -96,8 +96,6 @@ impl Client {
             Ok(true)
         };
         options("connect", given, set)?;
-        // A short lease with the usual waiter TTL is no mistake.
-        settings.waiter_ttl = settings.waiter_ttl.min(settings.ttl);
         Ok(Self(Arc::new(Connections {
             builder: builder.settings(settings),
             of_process: PerProcess::new(),

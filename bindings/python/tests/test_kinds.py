@@ -205,6 +205,22 @@ async def test_a_lease_is_handed_over(face, client, url):
 
 
 @scenario
+async def test_a_place_lives_as_long_as_the_ttl_of_its_lock_lets_it(face, client, url):
+    other = await face.connect(url, ttl=1)
+
+    async def wait():
+        lease = await other.mutex("k", ttl=60).lease(timeout=20)
+        assert await lease.release()
+
+    async with client.mutex("k"):
+        waits = face.start(wait())
+        await faces.waiting(face, client, "k", 1)
+        assert (await client.inspect("k")).waiters[0].expires_in > 1
+    await waits
+    await other.close()
+
+
+@scenario
 async def test_a_lease_is_recovered_after_a_crash(face, client, url):
     lease = await client.mutex("k", ttl=30).lease()
     parts = lease.parts()

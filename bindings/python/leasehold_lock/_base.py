@@ -627,6 +627,8 @@ class BaseLease(_NotPickled):
     async def hand_over(self) -> str:
         """Gives it away. Returns what ``adopt()`` needs within the TTL, which is a secret.
 
+        With ``local:`` keep this process and its client until then: a lock ends with them there.
+
         >>> with lh.connect("memory:") as client:
         ...     parts = client.mutex("orders/42").lease().hand_over()
         ...     with client.mutex("orders/42").adopt(parts) as lease:

@@ -166,7 +166,8 @@ impl<K: LeaseKind> Lease<K> {
     }
 
     /// Turns the lease into data for another process, which has a whole TTL to take it over. The
-    /// validity of this lease ends first, so exclusion holds.
+    /// validity of this lease ends first, so exclusion holds. On `local:` keep this process and
+    /// its client until then: a lock there ends with them.
     ///
     /// A store without adoption
     /// ([`Capabilities::exclusive_only`](crate::store::Capabilities::exclusive_only)) lets nobody take

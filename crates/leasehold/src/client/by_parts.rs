@@ -15,9 +15,10 @@ impl Client {
     /// Renews the lease of these parts, so that it ends `ttl` from now at the earliest.
     ///
     /// Its id, token and holder do not change. Use this for a lease whose holder has ended
-    /// without releasing it, such as a step of a pipeline, or to prolong it for a holder that
-    /// cannot. To become the holder, with a [`Lease`](crate::Lease) that is renewed
-    /// automatically, use [`Mutex::adopt`](crate::Mutex::adopt).
+    /// without releasing it, such as a step of a pipeline (not on `local:`, where a lock ends with
+    /// its process), or to prolong it for a holder that cannot. To become the holder, with a
+    /// [`Lease`](crate::Lease) that is renewed automatically, use
+    /// [`Mutex::adopt`](crate::Mutex::adopt).
     ///
     /// # Errors
     /// `Lost`: the claim no longer exists, or another process has taken it over. `Invalid`: the

@@ -397,7 +397,8 @@ macro_rules! adopting {
             /// # Errors
             /// `Lost`: the claim no longer exists, another process has taken it, or its id was
             /// replaced after the parts were made. `Invalid`: the parts are of another key or
-            /// kind, or were not handed over. Otherwise the same errors as acquiring.
+            /// kind, or were not handed over. Otherwise the same errors as acquiring; if it was
+            /// taken over by then, it is released.
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].

@@ -170,8 +170,7 @@ impl Election {
         note: impl AsRef<str>,
         how: LockOptions,
     ) -> Result<RecoveredLeadership, Error> {
-        let recovered = self.candidate(note)?.recover_as(parts, how).await?;
-        let Recovered { lease, is_new } = recovered;
+        let Recovered { lease, is_new } = self.candidate(note)?.recover_as(parts, how).await?;
         let leadership = Leadership { lease };
         Ok(RecoveredLeadership { leadership, is_new })
     }

@@ -93,7 +93,8 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         """A mutex that its owner can acquire again: this thread or task, or ``owner``. No I/O.
 
         An ``owner`` is a secret of 32 hexadecimal digits, such as ``uuid.uuid4().hex``, which
-        threads, tasks and processes share that are one owner.
+        threads, tasks and processes share that are one owner. Who adopts or recovers a lease can
+        enter again only if it names the owner of that lease.
 
         >>> lock = lh.connect("memory:").reentrant("orders/42")
         >>> with lock, lock:

@@ -165,8 +165,13 @@ fn answer_all(
             match failed {
                 // One by one they wait, or are told so.
                 Some(error) if error.retry_after.is_some() => Ok(Some(Err(ONE_BY_ONE))),
-                Some(error) if error.kind() != ErrorKind::Unavailable => Err((0, error)),
-                _ => Ok(None),
+                Some(error) => match error.kind() {
+                    // One by one it is seen whose record that is.
+                    ErrorKind::Corrupt | ErrorKind::Unsupported => Ok(Some(Err(ONE_BY_ONE))),
+                    ErrorKind::Unavailable => Ok(None),
+                    _ => Err((0, error)),
+                },
+                None => Ok(None),
             }
         }
     }

@@ -107,3 +107,19 @@ async fn a_claim_that_was_given_up_leaves_no_lock() {
     release_both(&store, 2).await;
     assert!(has_all(&store, &parts(&store, &["a", "b"], 3)).await);
 }
+
+/// The store reads all records in one step, whose error names no key.
+#[tokio::test]
+async fn of_several_keys_the_one_whose_record_is_damaged_is_named() {
+    let place = Place::new();
+    used(&place).await;
+    fs::write(place.at("records/b.rec"), "damaged").unwrap();
+    let client = place.connect().await;
+    let both = client.multi(["b", "a"]).unwrap();
+    for locked in [both.try_lock().await, both.lock().await.map(Some)] {
+        let error = fails(locked, ErrorKind::Corrupt, &["b.rec"]);
+        assert_eq!(error.key().map(|key| key.as_str()), Some("b"), "{error}");
+    }
+    let a = client.mutex("a").unwrap().try_lock().await.unwrap();
+    assert!(a.is_some(), "it was released");
+}

@@ -199,8 +199,8 @@ pub(crate) async fn give_back(
         Err(_) => {
             let keys = keys.join(", ");
             printer.warn(format!(
-                "the store has not confirmed the release of {keys} within 2 s; without it the lock \
-                 ends with its TTL"
+                "the store has not confirmed the release of {keys} within 2 s; without it the \
+                 lease ends with its TTL"
             ));
         }
     }

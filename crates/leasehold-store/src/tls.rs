@@ -54,7 +54,8 @@ pub fn client_config(options: &TlsOptions, trust: Trust) -> Result<Arc<ClientCon
     let Some((certificate, key)) = certificate else {
         return Ok(Arc::new(config.with_no_client_auth()));
     };
-    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| unusable(&error))?;
+    let none = |_| unusable(&"there is no unencrypted private key in the PEM text");
+    let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(none)?;
     let config = config.with_client_auth_cert(certificates(certificate)?, key);
     config.map(Arc::new).map_err(|error| unusable(&error))
 }
@@ -202,5 +203,23 @@ impl ServerCertVerifier for Unverified {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+#[cfg(any(feature = "ring", feature = "aws-lc"))]
+mod tests {
+    use super::*;
+
+    /// The parser passes over both, and says that it has found nothing.
+    #[test]
+    fn a_key_that_is_encrypted_or_a_certificate_is_no_key() {
+        let pem = |it| Pem::text(format!("-----BEGIN {it}-----\nAA==\n-----END {it}-----\n"));
+        for it in ["ENCRYPTED PRIVATE KEY", "CERTIFICATE"] {
+            let options = TlsOptions::default().with_certificate(pem("CERTIFICATE"), pem(it));
+            let error = client_config(&options, Trust::Anybody).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.message().contains("unencrypted private key"), "{error}");
+        }
     }
 }

@@ -54,7 +54,8 @@ impl CommandSettings {
     /// sent to another store than this one.
     pub(crate) fn or_saved(&self, url: &str) -> Self {
         let named = self.named();
-        if named.from.is_typed() || describe(&named.value).is_ok_and(|named| named.url == url) {
+        let described = describe(&named.value).map(|it| without_logins(&it.url));
+        if named.from.is_typed() || described.is_ok_and(|it| it == without_logins(url)) {
             return self.clone();
         }
         let mut saved = self.elsewhere(url);
@@ -125,5 +126,63 @@ impl Value {
             Self::Duration(duration) => duration,
         };
         value.downcast_ref().cloned()
+    }
+}
+
+/// What tells a store from others, of a URL without passwords: whoever logs in there.
+fn without_logins(url: &str) -> String {
+    const LOGINS: [&str; 4] = ["user=", "pass=", "sentinel_user=", "sentinel_pass="];
+    let (place, params) = url.split_once('?').unwrap_or((url, ""));
+    let (scheme, place) = place.split_once("//").unwrap_or((place, ""));
+    let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+    let hosts = hosts.split(',').filter_map(|it| it.rsplit('@').next());
+    let others = params
+        .split('&')
+        .filter(|it| LOGINS.iter().all(|login| !it.starts_with(login)));
+    let parts: Vec<_> = hosts.chain(others).chain([scheme, path]).collect();
+    // `listen=` of PostgreSQL is a URL, too.
+    parts.join(" ").replace("%3A***%40", "%40")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(url: &str) -> CommandSettings {
+        let url = Setting::default(Value::Text(url.to_owned()));
+        CommandSettings {
+            layer: Layer::from([(Key::Store, url)]),
+            without_environment: false,
+        }
+    }
+
+    /// A password in the URL, and a user without one, are shown otherwise than they are saved.
+    #[test]
+    fn the_store_of_a_saved_lease_gets_the_credentials_of_its_url() {
+        for (url, saved) in [
+            ("redis://h/", "redis://h:6379/0"),
+            ("redis://:hush@h/", "redis://h:6379/0"),
+            ("redis://app:hush@h/", "redis://app@h:6379/0"),
+            ("redis://app@h/", "redis://app@h:6379/0"),
+            ("unix:///s?user=a&pass=hush", "redis+unix:///s?user=a&db=0"),
+            (
+                "redlock://:hush@a,b:hush@b,c",
+                "redlock://a:6379,b@b:6379,c:6379/0",
+            ),
+            ("postgres://app:hush@h/db", "postgres://app@h/db"),
+        ] {
+            let settings = named(url).or_saved(saved);
+            assert_eq!(settings.named().value, url, "{saved}");
+            assert!(!settings.without_environment, "{url}");
+        }
+        for saved in [
+            "redis://other:6379/0",
+            "redis://h:6379/1",
+            "rediss://h:6379/0",
+        ] {
+            let settings = named("redis://:hush@h/").or_saved(saved);
+            assert_eq!(settings.named().value, saved);
+            assert!(settings.without_environment, "{saved}");
+        }
     }
 }

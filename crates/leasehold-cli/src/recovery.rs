@@ -86,8 +86,7 @@ impl Recovery {
             }
         } else {
             printer.warn(format!(
-                "the previous {name:?}, or a child of it, is still running; waiting for {}",
-                request.key()
+                "the previous {name:?}, or a child of it, is still running: no lease is recovered"
             ));
         }
         Ok(Self {

@@ -114,7 +114,7 @@ async fn a_restart_waits_while_what_the_command_started_runs(store: &Store) {
     kill_process(shim, Signal::KILL).unwrap();
     old.ends_by(Signal::KILL).await;
     let new = start(store);
-    let why = "or a child of it, is still running; waiting for k";
+    let why = "or a child of it, is still running: no lease is recovered";
     new.says(why).await;
     new.says("waiting for k (position 1)").await;
     new.ends_by(Signal::TERM).await.has_signal(Signal::TERM);

@@ -56,7 +56,6 @@ pub fn begin(
             shown,
             updates,
             load: load.0.lock_owned().await,
-            failed: false,
             refreshed: Instant::now(),
         };
         feed.load.give_back();
@@ -76,8 +75,6 @@ struct Feed {
     shown: Option<watch::Receiver<Vec<String>>>,
     updates: mpsc::Sender<Update>,
     load: OwnedMutexGuard<LoadLimit>,
-    /// Whether the last request has failed.
-    failed: bool,
     /// When those that are shown were looked at last.
     refreshed: Instant,
 }
@@ -124,7 +121,8 @@ impl Feed {
                 }
             };
             // A name is looked for, and then looked at.
-            self.record(asked, if page.keys.is_empty() { 1 } else { 2 });
+            let trips = if page.keys.is_empty() { 1 } else { 2 };
+            self.load.record(asked.elapsed(), trips);
             let views = page.keys.iter().map(KeyView::from).collect();
             let skipped = page.skipped.into_iter();
             let skipped = skipped.map(|it| (it.name, it.error.to_string()));
@@ -143,7 +141,7 @@ impl Feed {
                 // Those of the last pass may be over: they are none of this one.
                 Err(error) => return self.failed(error).await,
             }
-            self.record(asked, 1);
+            self.load.record(asked.elapsed(), 1);
         }
         self.refreshed = Instant::now();
         self.tell(Update::Ended(deadlocks)).await;
@@ -162,7 +160,7 @@ impl Feed {
         let looks = shown.iter().map(|key| self.client.inspect(key));
         match try_join_all(looks).await {
             Ok(seen) => {
-                self.record(asked, 1);
+                self.load.record(asked.elapsed(), 1);
                 let seen = seen.iter().map(KeyView::from).collect();
                 self.tell(Update::Shown(seen)).await;
             }
@@ -173,15 +171,8 @@ impl Feed {
         self.load.pause_up_to(self.interval).await;
     }
 
-    /// Records an answer as load, unless it may have been waited for until the server came back.
-    fn record(&mut self, asked: Instant, trips: u32) {
-        if !std::mem::take(&mut self.failed) {
-            self.load.record(asked.elapsed(), trips);
-        }
-    }
-
     async fn failed(&mut self, error: Error) {
-        self.failed = true;
+        self.load.failed = true;
         self.tell(Update::Failed(error)).await;
         sleep(self.interval.max(AFTER_ERROR)).await;
     }

@@ -26,20 +26,28 @@ pub(crate) struct LoadLimit {
     due: Duration,
     /// When the one that was taken last is over.
     taken: Option<Instant>,
+    /// Whether the last request has failed.
+    pub(crate) failed: bool,
 }
 
 impl LoadLimit {
     /// Measures a round trip by a look at one key. A store that refuses it counts as near.
     pub(crate) async fn measure_round_trip(&mut self, client: &Client) {
         let asked = Instant::now();
-        if client.inspect(PROBE).await.is_ok() {
-            let took = asked.elapsed();
-            self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
+        if let Err(error) = client.inspect(PROBE).await {
+            self.failed |= error.is_unavailable();
+            return;
         }
+        let took = asked.elapsed();
+        self.round_trip = Some(self.round_trip.map_or(took, |shortest| shortest.min(took)));
     }
 
-    /// Records a look: how long it took, in how many round trips one after the other.
+    /// Records a look: how long it took, in how many round trips one after the other. After a failure
+    /// it may have been waited for until the server came back: that is no load.
     pub(crate) fn record(&mut self, took: Duration, round_trips: u32) {
+        if std::mem::take(&mut self.failed) {
+            return;
+        }
         let network = self.round_trip.unwrap_or_default().saturating_sub(NEAR);
         let took = took.saturating_sub(network * round_trips);
         self.due += took.min(LONGEST_LOOK) * PAUSE;
@@ -72,6 +80,8 @@ impl LoadLimit {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::testing::TestStore;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -141,5 +151,19 @@ mod tests {
         load.record(2 * MS, 1);
         assert_eq!(load.take_pause(), 3 * MS * PAUSE);
         assert_eq!(load.take_pause(), Duration::ZERO);
+    }
+
+    /// Else a screen shows nothing new for up to 95 s after an outage.
+    #[tokio::test]
+    async fn the_first_answer_after_a_probe_that_failed_is_no_load() {
+        let store = TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_unavailable();
+        let mut load = LoadLimit::default();
+        load.measure_round_trip(&client).await;
+        load.record(3000 * MS, 1);
+        assert_eq!(load.take_pause(), Duration::ZERO);
+        load.record(MS, 1);
+        assert_eq!(load.take_pause(), MS * PAUSE);
     }
 }

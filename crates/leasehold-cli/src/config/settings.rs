@@ -59,10 +59,9 @@ impl CommandSettings {
             return self.clone();
         }
         let mut saved = self.elsewhere(url);
-        let typed = self.credentials().into_iter();
-        saved
-            .layer
-            .extend(typed.filter(|(_, set)| set.from.is_typed()));
+        let mut typed = self.credentials();
+        typed.retain(|_, set| set.from.is_typed());
+        saved.layer.extend(typed);
         saved
     }
 

@@ -33,8 +33,7 @@ impl Session {
         requests: &[AcquireRequest],
         deadlines: Deadlines,
     ) -> Result<Result<Vec<ClaimHandle>, End>, FailedPart> {
-        let acquiring = requests.iter().map(|request| self.acquiring(request));
-        let acquiring: Vec<_> = acquiring.collect();
+        let acquiring: Vec<_> = requests.iter().map(|it| self.acquiring(it)).collect();
         let acquire = async { Ok(self.acquire_all_open(requests, deadlines, &acquiring).await) };
         let acquired = self.while_open(acquire).await;
         let acquired = acquired.unwrap_or_else(|closed| Err((0, closed)));

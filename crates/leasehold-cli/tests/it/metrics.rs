@@ -125,6 +125,11 @@ async fn a_hold_is_seen_while_it_lasts_and_when_it_is_lost() {
     let ended = read(&file, "k");
     has(&ended, &[("held", 0.0), ("exit_status", 79.0)]);
     has(&ended, &[("losses_total", 1.0)]);
+
+    // It has set this end itself: nobody is to be woken.
+    let limited = store.run(format!("hold --max-hold 1s {hold}")).await;
+    limited.has_code(Some(79));
+    has(&read(&file, "k"), &[("held", 0.0), ("losses_total", 1.0)]);
 }
 
 #[tokio::test]

@@ -344,3 +344,17 @@ async fn the_last_try_ends_with_the_time_for_retries() {
     ended.has_ended_saying(Some(69), "gave up after ");
     ended.has_not_said("no answer");
 }
+
+/// The same for one who looks again after a failure.
+#[tokio::test]
+async fn the_last_look_ends_with_the_time_for_retries() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(&server);
+    let _swallowed = proxy.swallow_reply_of(|sent| sent.has("orders-42"), 1);
+    let _held = proxy.hold_request(|sent| sent.has("orders-42"), 2);
+    let url = proxy.through(&server.url());
+    let ended = ends(&url, "wait --retry-for 1s orders-42", 69).await;
+    is_told(1, &ended);
+    ended.has_said("gave up after ");
+    ended.has_not_said("did not answer");
+}

@@ -23,6 +23,9 @@ use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
 const ROUND: Duration = Duration::from_millis(5);
+/// How soon a child goes on whose turn at the terminal it is not: where nothing stops us with it,
+/// it is stopped again, and again.
+const NOT_ITS_TURN: Duration = Duration::from_millis(100);
 
 /// How it came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +171,9 @@ impl<'a> Supervision<'a> {
                 Some(Report::Exited(_) | Report::Killed(_) | Report::Alone) => return Ok(()),
                 Some(Report::Stopped(signal)) => {
                     if self.stopped(signal) {
+                        if !self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+                            sleep(NOT_ITS_TURN).await;
+                        }
                         // The lease may have ended meanwhile: that comes first.
                         self.look();
                         self.resume();

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Signal, getpgrp};
+use rustix::process::{Pid, Signal};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use crate::sys;
@@ -38,7 +38,7 @@ impl Terminal {
 
     /// Whether it is our group's turn.
     pub(crate) fn is_ours(&self) -> bool {
-        self.is_of(getpgrp())
+        sys::group().is_some_and(|ours| self.is_of(ours))
     }
 
     /// Hands the foreground to a group.
@@ -49,8 +49,8 @@ impl Terminal {
 
     /// Takes the foreground back from that group, if it has it.
     pub(crate) fn take_back(&self, group: Pid) {
-        if self.is_of(group) {
-            self.give(getpgrp());
+        if let Some(ours) = sys::group().filter(|_| self.is_of(group)) {
+            self.give(ours);
         }
     }
 

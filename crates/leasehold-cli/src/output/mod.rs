@@ -20,7 +20,6 @@ use leasehold_console::escape::escape_json;
 pub(crate) use leasehold_console::table::{Column, cut, table};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -89,7 +88,7 @@ pub(crate) fn takes_more(out: &impl AsFd) -> bool {
 /// Whether that is a terminal that another group has, as where this is a job in the background:
 /// what is drawn again and again would stand in what is typed there.
 pub(crate) fn is_anothers(out: &impl AsFd) -> bool {
-    tcgetpgrp(out).is_ok_and(|front| front != getpgrp())
+    tcgetpgrp(out).is_ok_and(|front| Some(front) != sys::group())
 }
 
 /// Completes when nobody can read standard output any more: who seldom writes learns it so.

@@ -7,6 +7,7 @@ use std::process::Command;
 use rustix::process::{Pid, geteuid, kill_process};
 
 use crate::children::{GONE, Gate, ORPHANS};
+use crate::common::pty::Terminal;
 use crate::common::*;
 use crate::descendants::only_child_of;
 
@@ -53,6 +54,15 @@ async fn the_exit_status_is_the_commands_own() {
     ended.has_code(Some(3));
     let ended = run(&Store::memory(), "cat /proc/1/comm").await;
     assert_eq!(ended.stdout, "leasehold\n", "it is the first");
+}
+
+/// Its group, and that in front of the terminal, have no numbers there.
+#[test]
+fn at_a_terminal_from_outside_the_command_runs() {
+    let store = Store::memory();
+    let mut terminal = Terminal::spawn(in_container(&store, "run k -- echo ran"));
+    terminal.wait_for("ran");
+    assert_eq!(terminal.finish().0.code(), Some(0));
 }
 
 #[tokio::test]

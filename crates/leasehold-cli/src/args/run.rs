@@ -15,11 +15,12 @@ use crate::lifetime::LifetimeArgs;
 
 /// Run a command while holding a lock
 ///
-/// The command gets the signals that leasehold gets, and the terminal if there is one. Before
-/// another can get the lock, leasehold asks the command to stop, and kills it if it does not. When
-/// leasehold itself is killed, the command is killed too. On Linux this includes every process that
-/// the command has started, also in other groups and sessions and under other users, as far as
-/// leasehold may signal them. On other systems it is the command's process group.
+/// The command gets INT, TERM, HUP, QUIT, USR1 and USR2 when leasehold gets them, and the terminal
+/// if there is one. Before another can get the lock, leasehold asks the command to stop, and kills
+/// it if it does not. When leasehold itself is killed, the command is killed too. On Linux this
+/// includes every process that the command has started, also in other groups and sessions and under
+/// other users, as far as leasehold may signal them. On other systems it is the command's process
+/// group.
 #[derive(Debug, Args)]
 #[command(
     after_help = include_str!("run_short_help.txt").trim_ascii_end(),

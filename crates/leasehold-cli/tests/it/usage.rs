@@ -237,6 +237,11 @@ async fn every_subcommand_of_the_help_has_a_page() {
         for part in [&*title, ".SH NAME", ".SH SYNOPSIS", ".SH EXAMPLES"] {
             page.has_shown(part);
         }
+        let entries = page.stdout.split(".TP\n");
+        for option in entries.filter(|entry| entry.starts_with(r"\fB\-")) {
+            let said = option.lines().nth(1);
+            assert!(said.is_some_and(|said| !said.is_empty()), "{option}");
+        }
     }
 }
 

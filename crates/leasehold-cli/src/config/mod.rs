@@ -9,6 +9,7 @@ mod parse;
 mod settings;
 mod table;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -207,7 +208,7 @@ fn check_profile(
     files: &[LookedFor],
 ) -> Result<(), Failure> {
     let all = read.iter().flat_map(|sections| sections.profiles.keys());
-    let names: Vec<_> = all.map(|name| &**name).collect();
+    let names: BTreeSet<_> = all.map(|name| &**name).collect();
     if names.contains(&&*profile.value) {
         return Ok(());
     }
@@ -222,7 +223,7 @@ fn check_profile(
         None if names.is_empty() => {
             format!("begin one with a line [profile.{}]", profile.value)
         }
-        None => format!("there are {}", names.join(", ")),
+        None => format!("there are {}", Vec::from_iter(names).join(", ")),
     };
     let (name, from) = (&profile.value, &profile.from);
     Err(Failure::usage(format!("there is no profile {name:?} ({from}): {places}")).hint(hint))

@@ -140,12 +140,13 @@ async fn a_variable_that_sets_nothing_is_named() {
 async fn a_profile_or_a_file_that_is_not_there_is_an_error() {
     let place = Place::new();
     write(&place.user(), "[profile.prod]\n[profile.staging]\n");
+    write(&place.system(), "[profile.beta]\n[profile.staging]\n");
     let long = "# long\n".repeat(200_000);
     write(&place.path("long.toml"), &long);
     for [arguments, said, hint] in table::<3>(
         r#"
         --profile prd      | no profile "prd" (--profile)        | did you mean prod?
-        --profile x        |                                     | there are prod, staging
+        --profile x        |                                     | there are beta, prod, staging
         --config none.toml | cannot read none.toml: No such file | hint: --config
         --config home      | cannot read home: it is a directory |
         --config long.toml | it has more than 1 MiB              |

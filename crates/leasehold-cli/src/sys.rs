@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_current_process_group};
 use signal_hook::low_level::raise;
 
 /// The name of this machine, as others see it beside our claims.
@@ -211,10 +211,19 @@ pub(crate) fn die_by(signal: i32) {
 /// Returns at once where that is impossible: nobody could continue a process whose group has no
 /// parent outside, so the kernel discards the signal.
 pub(crate) fn stop_self() {
+    stop_by(|| _ = raise(libc::SIGTSTP));
+}
+
+/// The same for all of its group: Ctrl-Z came to the command's, which had the terminal.
+pub(crate) fn stop_group() {
+    stop_by(|| _ = kill_current_process_group(Signal::TSTP));
+}
+
+fn stop_by(send: impl FnOnce()) {
     let default = without_code(libc::SIG_DFL);
     if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
-        // Signals to this thread are delivered before that returns.
-        let _ = raise(libc::SIGTSTP);
+        // A signal that the first thread sends to itself is delivered before that returns.
+        send();
         action(libc::SIGTSTP, Some(&before));
     }
 }

@@ -383,7 +383,11 @@ impl<'a> Supervision<'a> {
             return false;
         }
         self.take_terminal_back();
-        sys::stop_self();
+        match asked && in_front {
+            // A script that has started us would wait, and not its shell go on.
+            true => sys::stop_group(),
+            false => sys::stop_self(),
+        }
         true
     }
 

@@ -71,6 +71,20 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     leave(terminal);
 }
 
+/// As it does without leasehold.
+#[test]
+fn ctrl_z_stops_a_script_that_runs_it() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    let job = "sh -c \"printf u; echo p; read line; exit 3\"";
+    terminal.types(&format!("sh -c '$L run k -- {job}; echo \"status=$?\"'\n"));
+    terminal.wait_for("up");
+    suspend(&mut terminal);
+    terminal.enters("fg\n", "\n");
+    terminal.enters("hello\n", "status=3");
+    leave(terminal);
+}
+
 /// Between two terms it does what it does before the first.
 #[test]
 fn ctrl_z_stops_a_candidate_that_has_led() {

@@ -53,6 +53,8 @@ fn main() {
         Status::from(status).end()
     }
     lifetime::note();
+    // Who has started us may have blocked them: the command, which has none blocked, relies on us.
+    sys::unblock(sys::ALL);
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {
         Ok(cli) => perform(cli.command)

@@ -100,6 +100,15 @@ async fn the_command_leads_a_group_and_begins_with_no_signal_blocked() {
 }
 
 #[tokio::test]
+async fn signals_that_were_blocked_at_its_start_are_heard() {
+    let store = Store::memory();
+    let run = store.command(("run k -- sh -c", WAITER));
+    let process = Process::spawn(in_shell("exec env --block-signal \"$@\"", &run));
+    process.prints("up").await;
+    process.ends_by(Signal::TERM).await.has_signal(Signal::TERM);
+}
+
+#[tokio::test]
 async fn signals_go_on_to_the_command_and_all_that_it_started() {
     let store = Store::memory();
     for signal in [

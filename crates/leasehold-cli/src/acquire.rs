@@ -215,10 +215,7 @@ impl<'a> AcquireUi<'a, '_> {
                         Ok(seen) => seen.closed,
                         Err(failure) => Some(failure).filter(|failure| failure.passing),
                     };
-                    return match failure {
-                        Some(failure) => Err(self.retries.gave_up(failure)),
-                        None => Ok(None),
-                    };
+                    return failure.map_or(Ok(None), |why| Err(self.retries.gave_up(why)));
                 }
                 Ok(got) => return Ok(got),
                 Err(failure) => failure,

@@ -185,11 +185,10 @@ impl<'a> Retries<'a> {
             .retry_after
             .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
         tokio::select! {
+            biased;
             signal = signals.next() => Err(self.ended_by(signal)),
-            () = sleep(pause.min(left)) => match pause < left {
-                true => Ok(()),
-                false => Err(self.gave_up(failure)),
-            },
+            () = sleep(pause), if pause < left => Ok(()),
+            () = sleep(left) => Err(self.gave_up(failure)),
         }
     }
 

@@ -28,10 +28,8 @@ fn in_the_way<'a>(
     });
     let held: u64 = weights.sum();
     let capacity = seen.permits.map_or(Capacity::Lock, Capacity::Permits);
-    match held.saturating_add(mode.weight()) > capacity.units() {
-        true => seen.holders.iter().find(waits_for_us),
-        false => None,
-    }
+    let is_full = held.saturating_add(mode.weight()) > capacity.units();
+    seen.holders.iter().find(waits_for_us).filter(|_| is_full)
 }
 
 /// Why waiting for the key in that mode would never end, if it would not. `reentrant`: whether it

@@ -108,10 +108,7 @@ async fn keep(
         ended = ended => ended,
         Some(()) = OptionFuture::from(saved.as_ref().map(removed)) => Ok(exit::OK),
     };
-    let code = match &status {
-        Ok(code) => *code,
-        Err(failure) => failure.status,
-    };
+    let code = status.as_ref().copied().unwrap_or_else(|it| it.status);
     Status::from(code).at_the_latest();
     if code == exit::OK {
         let keys: Vec<_> = tokens.into_iter().map(|(key, _)| key).collect();

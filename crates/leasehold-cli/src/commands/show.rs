@@ -36,10 +36,8 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
         }
         printer.show(&view, || tables::of_key(&view, width()))?;
     }
-    Ok(match args.exit_code && !view.holders.is_empty() {
-        true => exit::HELD,
-        false => exit::OK,
-    })
+    let is_told = args.exit_code && !view.holders.is_empty();
+    Ok(if is_told { exit::HELD } else { exit::OK })
 }
 
 /// Adds what the holders wait for elsewhere. All keys are read, if a holder has told which piece of

@@ -34,10 +34,8 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             let freed = client.wait_until_free(key);
             // A key that is free when the time is over is free.
             let mut waiting = pin!(timeout(retries.left(), freed));
-            let pause = match printer.is_live() {
-                true => Duration::ZERO,
-                false => SHORT_WAIT,
-            };
+            let live = printer.is_live();
+            let pause = if live { Duration::ZERO } else { SHORT_WAIT };
             let freed = loop {
                 tokio::select! {
                     biased;
@@ -61,10 +59,8 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
             Ok::<_, Failure>(is_free)
         };
         let is_free = retries.retry(&mut session.signals, until_free).await?;
-        Ok(match is_free {
-            true => exit::OK.into(),
-            false => args.conflict_exit_code.unwrap_or(exit::CONFLICT).into(),
-        })
+        let taken = args.conflict_exit_code.unwrap_or(exit::CONFLICT);
+        Ok(Status::from(if is_free { exit::OK } else { taken }))
     };
     let store = &args.common.store.settings;
     let asking = (std::slice::from_ref(key), Patience::of(store));

@@ -6,7 +6,7 @@ mod log;
 
 use std::future::pending;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -263,12 +263,13 @@ impl Printer {
             let failure = Failure::usage("not a terminal: cannot ask for confirmation");
             return Err(failure.hint("use --yes"));
         }
-        let (mut err, mut answer) = (io::stderr().lock(), String::new());
+        let (mut err, mut answer) = (io::stderr().lock(), Vec::new());
         write!(err, "{PREFIX}{} [y/N] ", escape(question))
             .and_then(|()| err.flush())
-            .and_then(|()| io::stdin().read_line(&mut answer))
+            .and_then(|()| io::stdin().lock().read_until(b'\n', &mut answer))
             .map_err(|error| Failure::new(exit::OUTPUT, format!("cannot ask: {error}")))?;
-        Ok(matches!(&*answer.trim().to_lowercase(), "y" | "yes"))
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        Ok(matches!(answer.trim(), "y" | "yes"))
     }
 
     /// Whether all that is going on is said.

@@ -384,7 +384,6 @@ impl<'a> Supervision<'a> {
         }
         self.take_terminal_back();
         match asked && in_front {
-            // A script that has started us would wait, and not its shell go on.
             true => sys::stop_group(),
             false => sys::stop_self(),
         }

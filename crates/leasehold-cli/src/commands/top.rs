@@ -32,7 +32,7 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     let (tell, told) = oneshot::channel();
     let (driver, modes) = (Handle::current(), tcgetattr(io::stdin()));
     // A terminal that was stopped holds up whoever draws: signals are heard beside it.
-    let screen = move || tell.send(driver.block_on(show(client, options, ends, sys::stop_self)));
+    let screen = move || tell.send(driver.block_on(show(client, options, ends, sys::stop_group)));
     let _ = thread::Builder::new().spawn(screen);
     let stuck = async move {
         signals.next().await;

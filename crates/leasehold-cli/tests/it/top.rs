@@ -2,6 +2,7 @@
 
 use crate::common::pty::{Terminal, end_without_terminal};
 use crate::common::*;
+use crate::terminal::{leave, shell, suspend};
 use rustix::process::{Pid, kill_process};
 use std::fs;
 
@@ -87,6 +88,19 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
         }
         ends_and_restores(terminal, &before);
     }
+}
+
+#[test]
+fn ctrl_z_stops_a_script_that_shows_it() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    terminal.types("sh -c '$L top; exit 3'\n");
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    suspend(&mut terminal);
+    terminal.types("fg\n");
+    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.enters("q", "ready> ");
+    leave(terminal);
 }
 
 #[test]

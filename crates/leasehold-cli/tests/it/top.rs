@@ -94,11 +94,9 @@ fn signals_and_ctrl_c_end_it_and_restore_the_terminal() {
 fn ctrl_z_stops_a_script_that_shows_it() {
     let store = Store::memory();
     let mut terminal = shell(&store);
-    terminal.types("sh -c '$L top; exit 3'\n");
-    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.presses("sh -c '$L top; exit 3'\n", "no locks");
     suspend(&mut terminal);
-    terminal.types("fg\n");
-    terminal.wait_screen(|shown| shown.contains("no locks"));
+    terminal.presses("fg\n", "no locks");
     terminal.enters("q", "ready> ");
     leave(terminal);
 }
@@ -130,7 +128,7 @@ fn a_signal_ends_it_where_the_terminal_takes_nothing() {
 #[test]
 fn ctrl_z_gives_the_terminal_back_until_it_is_continued() {
     let store = Store::local();
-    let mut terminal = crate::terminal::shell(&store);
+    let mut terminal = shell(&store);
     terminal.presses("$L top\n", "no locks");
     terminal.presses("\x1a", "Stopped");
     assert!(!terminal.screen().alternate_screen() && !terminal.screen().hide_cursor());

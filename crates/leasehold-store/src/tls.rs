@@ -219,7 +219,10 @@ mod tests {
             let options = TlsOptions::default().with_certificate(pem("CERTIFICATE"), pem(it));
             let error = client_config(&options, Trust::Anybody).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid);
-            assert!(error.message().contains("unencrypted private key"), "{error}");
+            assert!(
+                error.message().contains("unencrypted private key"),
+                "{error}"
+            );
         }
     }
 }

@@ -117,8 +117,8 @@ impl<J: Journal> Client<J> {
             })
             .collect();
         let answer = self.journal.append(&appends, unchanged_since).await;
-        let answer =
-            answer.inspect_err(|error| parts.iter_mut().for_each(|part| part.copy.failed(error)))?;
+        let answer = answer
+            .inspect_err(|error| parts.iter_mut().for_each(|part| part.copy.failed(error)))?;
         let mut taken = Vec::new();
         for ((part, steps), news) in parts.iter_mut().zip(&steps).zip(&answer.news) {
             self.follow(part, news, answer.at)?;

@@ -15,5 +15,3 @@ mod foretold;
 mod kinds;
 mod queue_holds;
 mod queue_properties;
-mod quorum;
-mod simulation;

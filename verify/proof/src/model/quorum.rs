@@ -35,6 +35,8 @@ pub(super) struct QuorumModel {
     /// moment.
     pub(super) horizon: Option<u64>,
     pub(super) faults: Budget,
+    /// Renewals do not bring a vote back that a server lacks.
+    pub(super) plain_renewals: bool,
     pub(super) promises: &'static [Promise],
     pub(super) seen: Seen,
 }
@@ -48,6 +50,8 @@ pub(super) struct Person {
     pub(super) rate: i64,
     /// How far its time of day is off, in microseconds.
     pub(super) off: i64,
+    /// Whether it knows at its next attempt which tokens it has seen.
+    pub(super) remembers: bool,
 }
 
 /// How much may still happen.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::simulation::Dice;
+use crate::client_machines::chance::Dice;
 
 pub(crate) const MS: u64 = 1_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;

@@ -2,6 +2,7 @@
 //! clocks; a network that delays, loses, reorders and disconnects; clients that pause or die; a
 //! store that loses data; leases that are rotated, adopted and downgraded.
 //!
+//! - `chance`: what is drawn and counted;
 //! - `climate`: the parameters of a world; `world`: the events, and their times;
 //! - `network`: the store and the network; `shell`: a client that drives the state machines;
 //! - `changes`: rotation, adoption and downgrade;
@@ -9,6 +10,7 @@
 //!
 //! `LEASEHOLD_SEEDS=100000` runs more worlds; `LEASEHOLD_SEED=17` runs one and prints its events.
 
+mod chance;
 mod changes;
 mod checks;
 mod climate;
@@ -16,8 +18,8 @@ mod network;
 mod shell;
 mod world;
 
+use crate::client_machines::chance::Counts;
 use crate::client_machines::world::World;
-use crate::simulation::Counts;
 
 /// Gives what was had.
 fn live(seed: u64, story: bool) -> Counts {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use crate::client_machines::chance::{Counts, Dice};
 use crate::client_machines::climate::{Climate, Real, SECOND};
 use crate::common::*;
-use crate::simulation::{Counts, Dice};
 
 /// A request of a client, on one of its connections.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use crate::model::seen::Seen;
 use crate::model::words::{cells, said};
 
 /// A model a line: its name, what is set, what may happen, and what has to happen somewhere. Two clients
-/// where every state is tried, three on walks; without a horizon, without clocks.
+/// where every state is tried, three on walks, unless it says how many; without a horizon, without clocks.
 const QUORUMS: &str = "\
 quorum/tokens | servers 3 | none | held
 quorum/exclusion | servers 3, horizon 1 | none | held
@@ -20,8 +20,10 @@ quorum/loss | servers 3, horizon 1 | losses 1 | held
 quorum/tokens walks | servers 3, walks | doubled 3, late 4, renewals 4 | held, renewed, proposed again
 quorum/exclusion walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4 | held, renewed, proposed again
 quorum/restarts walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again
-quorum/losses walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4, losses 3 | held, renewed, proposed again
-quorum/four of five walks | servers 5, quorum 4, horizon 16, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again";
+quorum/losses walks | servers 3, horizon 16, walks | doubled 3, late 4, renewals 4, losses 3 | held, renewed, proposed again, busy, unanswered, quarantined, repaired, held after a restart
+quorum/four of five walks | servers 5, quorum 4, horizon 16, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again
+quorum/four walks | servers 4, horizon 16, plain renewals, walks | doubled 3, late 4, renewals 4, restarts 1, losses 1 | held, renewed, proposed again, busy, unanswered, quarantined
+quorum/five walks | servers 5, clients 4, horizon 16, hours off, walks | doubled 3, late 4, renewals 4, restarts 2 | held, renewed, proposed again, busy, unanswered, quarantined, repaired";
 
 /// What is set of a model.
 #[derive(Default, Deserialize)]
@@ -31,6 +33,10 @@ struct Settings {
     quorum: Option<usize>,
     horizon: Option<u64>,
     walks: bool,
+    clients: Option<usize>,
+    plain_renewals: bool,
+    /// The times of day of two clients are an hour off, and not 0.9 s.
+    hours_off: bool,
 }
 
 pub(super) fn all() -> Vec<Entry> {
@@ -44,10 +50,17 @@ fn entry(line: &'static str) -> Entry {
         attempts,
         rate,
         off,
+        // Whose time of day is right, a new process makes each attempt.
+        remembers: off != 0,
     };
     let (method, people, ttl) = if set.walks {
-        let (one, other) = (client(3, -4_500, 900_000), client(3, 4_500, -900_000));
-        let people = vec![one, other, client(3, 0, 0)];
+        let off = if set.hours_off {
+            3_600_000_000
+        } else {
+            900_000
+        };
+        let mut people = vec![client(3, -4_500, off), client(3, 4_500, -off)];
+        people.resize(set.clients.unwrap_or(3), client(3, 0, 0));
         (Method::Walks(20_000, 250), people, 2 * TICK)
     } else {
         let people = vec![client(1, -4_500, 0), client(1, 4_500, 0)];
@@ -61,6 +74,7 @@ fn entry(line: &'static str) -> Entry {
         quarantine: 2 * ttl,
         horizon: set.horizon,
         faults: said(faults),
+        plain_renewals: set.plain_renewals,
         promises: match set.horizon {
             Some(_) => quorum::TIMED,
             None => quorum::UNTIMED,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use leasehold_core::quorum::{Proposed, QuorumRelease, QuorumRound, RoundConfig, RoundVerdict};
 use leasehold_core::{
-    Claim, Command, Inbox, Mode, Moment, Proposal, Reply, StoreTime, Token, Validity, Void, Voided,
+    Claim, Command, Inbox, Mode, Moment, Proposal, Renew, Reply, StoreTime, Token, Validity, Void,
+    Voided,
 };
 
 use super::server::{Message, Tag, What};
@@ -110,6 +111,9 @@ impl QuorumModel {
         it.attempts -= 1;
         it.begun += 1;
         it.number += 1;
+        if !self.people[client].remembers {
+            it.seen = Token::NONE;
+        }
         let bid = QuorumRound::new(self.config(), it.seen, wall, now);
         it.asking = Some(Asking::new(bid, self.size.servers(), now, floor));
         self.drive(state, client);
@@ -151,7 +155,14 @@ impl QuorumModel {
     fn ask(&self, state: &mut State, client: usize, proposals: Vec<(usize, Token)>) {
         for (server, token) in proposals {
             let tag = Tag::Asking(state.clients[client].number, token);
-            let ask = self.claim(state, client, token);
+            let ask = match state.clients[client].held {
+                Some(_) if self.plain_renewals => {
+                    let id = Self::id(client, state.clients[client].begun);
+                    Command::Renew(Renew::new(id, self.ttl))
+                }
+                // A server that lacks the claim takes it up again.
+                _ => self.claim(state, client, token),
+            };
             Self::send(state, client, server, tag, ask);
         }
     }
@@ -185,7 +196,6 @@ impl QuorumModel {
         let mut extension = QuorumRound::again(config, before, 0, now);
         let asked: Vec<_> = std::iter::from_fn(|| extension.poll_transmit()).collect();
         it.asking = Some(Asking::new(extension, self.size.servers(), now, floor));
-        // A server that lacks the claim takes it up again.
         self.ask(state, client, asked);
     }
 
@@ -237,9 +247,18 @@ impl QuorumModel {
                 (it.asking, it.held) = (None, Some(Held { token, validity }));
                 self.complete(state, token, floor);
             }
-            // It may ask again: see `Act::Again`.
-            (None, RoundVerdict::Unanswered) if state.left.late > 0 => {}
-            (None, _) => self.leave(state, client),
+            (None, verdict) => {
+                let silent = verdict == RoundVerdict::Unanswered;
+                match verdict {
+                    RoundVerdict::Busy { .. } => self.seen.note("busy"),
+                    _ if silent => self.seen.note("unanswered"),
+                    _ => {}
+                }
+                // It may ask again: see `Act::Again`.
+                if !silent || state.left.late == 0 {
+                    self.leave(state, client);
+                }
+            }
             (Some(held), RoundVerdict::Held { .. }) => {
                 self.seen.note("renewed");
                 held.validity.confirm(sent, self.ttl);

@@ -110,6 +110,7 @@ impl QuorumModel {
             closed,
             ..Now::from(now)
         };
+        let lacked = it.holder(now.clock).is_none();
         let Outcome { reply, at, .. } = it.queue.apply(command, now);
         if let Tag::Farewell(_) = message.tag {
             // Its answer changes nothing but what is checked, so it need not travel.
@@ -117,6 +118,11 @@ impl QuorumModel {
         }
         if let Reply::Quarantined { .. } = reply {
             self.seen.note("quarantined");
+        }
+        let client = &state.clients[message.client];
+        let renews = client.held.is_some() && client.awaits(server, message.tag);
+        if renews && lacked && reply.has_token() {
+            self.seen.note("repaired");
         }
         let answer = Message {
             what: Arc::new(What::Answer(reply, at)),

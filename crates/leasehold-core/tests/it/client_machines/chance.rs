@@ -1,7 +1,6 @@
-//! What simulated worlds draw, and what they count.
+//! What a world draws, and what it counts.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Numbers from a seed (SplitMix64).
 #[derive(Debug, Clone, Default)]
@@ -31,15 +30,6 @@ impl Dice {
 
     pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::try_from(self.draw()).unwrap_or(0) % of.len()]
-    }
-
-    pub(crate) fn up_to(&mut self, most: Duration) -> u64 {
-        self.roll(u64::try_from(most.as_micros()).unwrap() + 1)
-    }
-
-    /// Between `-most` and `most`.
-    pub(crate) fn around(&mut self, most: u64) -> i64 {
-        i64::try_from(self.roll(2 * most + 1)).unwrap() - i64::try_from(most).unwrap()
     }
 }
 

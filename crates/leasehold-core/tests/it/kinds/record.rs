@@ -1,51 +1,17 @@
-//! Serialisation of a queue: reading a written queue gives the same queue.
+//! Serialisation of a queue: what is read.
 
 use crate::kinds::cast::*;
 
-fn wants(who: usize) -> Claim {
-    Claim {
-        secret: (who < 4).then(|| OwnerSecret::from_random(who as u128 % 2)),
-        min_hold: Duration::from_secs(who as u64 % 3),
-        note: (who == 2).then(|| Note::new("a note").unwrap()),
-        ..claim(who, id(0), lock_mode(who != 5))
-    }
-}
-
-fn permits(who: usize) -> Claim {
-    let take = 1 + u32::try_from(who).unwrap() % 3;
-    claim(who, id(0), Mode::permits(4, take))
-}
-
-const ALL: &[Verb] = verbs![Join Join Join Join Renew Release Release Die Downgrade Note Rotate
-    GiveAway Break Resize(3) Unheard Watch];
-
-proptest! {
-    #![proptest_config(config())]
-
-    #[test]
-    fn a_queue_that_was_read_back_is_and_does_the_same(
-        script in script(ALL),
-        semaphore in any::<bool>(),
-    ) {
-        let mut cast = Cast::new(if semaphore { permits } else { wants });
-        for step in &script {
-            let text = serde_json::to_string(&cast.queue).unwrap();
-            let mut read: Queue = serde_json::from_str(&text).unwrap();
-            prop_assert_eq!(&read, &cast.queue);
-            if let Some((command, outcome)) = cast.play(step) {
-                prop_assert_eq!(read.apply(&command, cast.clock), outcome);
-                prop_assert_eq!(&read, &cast.queue);
-            }
-        }
-    }
-}
-
-/// The last of the good records: two holders of one owner, two who wait.
+/// Two holders of one owner, two who wait.
 fn written() -> serde_json::Value {
     let mut queue = Queue::default();
     for who in [1, 3, 5, 2] {
-        let mut claim = wants(who);
-        claim.id = id(who);
+        let claim = Claim {
+            secret: (who < 4).then(|| OwnerSecret::from_random(who as u128 % 2)),
+            min_hold: Duration::from_secs(who as u64 % 3),
+            note: (who == 2).then(|| Note::new("a note").unwrap()),
+            ..claim(who, id(who), lock_mode(who != 5))
+        };
         queue.apply(&Command::Claim(claim), StoreTime(1_000_000));
     }
     serde_json::to_value(&queue).unwrap()

@@ -5,7 +5,7 @@
 //! - `histories`: the events, and their frequencies;
 //! - `world`: the queue and the reference, step by step;
 //! - `invariants`: what must hold after every step; `told`: the expected notifications;
-//! - `bounds`: limits that show only with many claims.
+//! - `bounds`: limits that show only with many claims; `several`: claims of several keys at once.
 //!
 //! `PROPTEST_CASES` sets the number of histories, `PROPTEST_RNG_SEED` their seed. The default
 //! seed is the same in every run.
@@ -15,6 +15,7 @@ mod bounds;
 mod histories;
 mod invariants;
 mod reference;
+mod several;
 mod told;
 pub(crate) mod world;
 

@@ -1,31 +1,41 @@
 //! Several keys at once: all or nothing.
 
-use crate::kinds::cast::*;
+use proptest::prelude::*;
 
-const BUSY: &[Verb] = verbs![Join Join Release Release Release Die Renew];
+use crate::common::*;
+use crate::queue_properties::histories::{History, Tick, history, ms};
+use crate::queue_properties::reference::Reference;
+
+/// A key after a history of its own, as far as that goes without answers.
+fn key_after(history: &History) -> (Queue, StoreTime) {
+    let (mut queue, mut clock) = (Queue::default(), StoreTime(1_700_000_000_000_000));
+    for act in &history.acts {
+        if let Tick::Forward(by) = act.tick {
+            clock = clock + Duration::from_micros(by);
+        }
+        let command = act.op.command(history.permits, &Reference::default());
+        command.map(|command| queue.apply(&command, clock));
+    }
+    (queue, clock)
+}
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(300, 0x1ea5_e401d))]
 
     #[test]
     fn all_or_nothing(
-        scripts in prop::collection::vec(script(BUSY), 1..5),
+        histories in prop::collection::vec(history(), 1..5),
         reads in prop::collection::vec(any::<bool>(), 5),
         waits in any::<bool>(),
+        quiet in 0_u64..40_000,
     ) {
-        let casts = scripts.iter().map(|script| {
-            let mut cast = Cast::new(|who| claim(who, id(0), lock_mode(who < 3)));
-            for step in script {
-                cast.play(step);
-            }
-            cast
-        });
-        let casts: Vec<_> = casts.collect();
-        let clock = casts.iter().map(|cast| cast.clock).max().unwrap();
-        let mut queues: Vec<Queue> = casts.into_iter().map(|cast| cast.queue).collect();
+        let keys: Vec<_> = histories.iter().map(key_after).collect();
+        let clock = keys.iter().map(|(_, clock)| *clock).max().unwrap() + ms(quiet);
+        let mut queues: Vec<Queue> = keys.into_iter().map(|(queue, _)| queue).collect();
         let before = queues.clone();
+        let id = || ClaimId::new("of-several").unwrap();
         let claims = reads.iter().take(queues.len()).map(|reads| {
-            let claim = Claim::new(id(99_999), lock_mode(!reads), LEASE);
+            let claim = Claim::new(id(), lock_mode(!reads), ms(10_000));
             Command::Claim(Claim { wait: waits, ..claim })
         });
         let claims: Vec<_> = claims.collect();
@@ -51,7 +61,7 @@ proptest! {
                 }
                 prop_assert_eq!(&queues, &taken, "it finds itself");
                 for queue in &mut queues {
-                    let left = queue.apply(&release(id(99_999)), clock).reply;
+                    let left = queue.apply(&release(id()), clock).reply;
                     prop_assert_eq!(left, Reply::Released { held: true });
                 }
             }

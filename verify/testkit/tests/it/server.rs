@@ -11,7 +11,6 @@ use std::{fs, thread};
 
 use leasehold_testkit::process::{End, PATIENCE, Process, Signal};
 use leasehold_testkit::server::{ClientCertificate, Data, RedisServer};
-use leasehold_testkit::tls::Certificates;
 use redis::{Commands, Connection, RedisResult};
 use rustix::process::Pid;
 use tokio::net::TcpSocket;
@@ -20,10 +19,6 @@ fn connect(url: &str) -> RedisResult<Connection> {
     let connection = redis::Client::open(url)?.get_connection()?;
     connection.set_read_timeout(Some(PATIENCE))?;
     Ok(connection)
-}
-
-fn get(url: &str) -> RedisResult<Option<String>> {
-    connect(url)?.get("k")
 }
 
 fn value(server: &RedisServer) -> Option<String> {
@@ -44,18 +39,6 @@ pub(crate) fn only(test: &str, variable: &str, value: &str) -> Command {
 
 mod life {
     use super::*;
-
-    #[test]
-    fn it_answers_on_its_url_and_its_socket() {
-        let server = RedisServer::start();
-        let mut connection = connect(&server.url()).unwrap();
-        let () = connection.set("k", "over tcp").unwrap();
-        let found = get(&server.unix_url()).unwrap();
-        assert_eq!(found.as_deref(), Some("over tcp"));
-        assert_eq!(server.query::<String>(&["GET", "k"]), "over tcp");
-        let url = format!("redis://127.0.0.1:{}/", server.port());
-        assert_eq!(server.url(), url);
-    }
 
     #[test]
     fn drop_ends_it_and_leaves_no_zombie() {
@@ -187,7 +170,8 @@ mod faults {
 
         server.start_again();
         assert_eq!(server.url(), url);
-        assert_eq!(get(&url).unwrap(), None, "there was no persistence");
+        let found: Option<String> = connect(&url).unwrap().get("k").unwrap();
+        assert_eq!(found, None, "there was no persistence");
     }
 
     #[test]
@@ -274,32 +258,6 @@ mod options {
     use super::*;
 
     #[test]
-    fn a_password_is_asked_for_and_is_in_the_urls() {
-        let server = RedisServer::builder().password("secret").start();
-        let without = format!("redis://127.0.0.1:{}/", server.port());
-        let error = get(&without).unwrap_err();
-        assert_eq!(error.code(), Some("NOAUTH"), "{error}");
-        let () = connect(&server.url()).unwrap().set("k", "v").unwrap();
-        let found = get(&server.unix_url()).unwrap();
-        assert_eq!(found.as_deref(), Some("v"));
-    }
-
-    #[test]
-    fn a_user_may_do_what_its_rules_allow() {
-        let rights = "on >secret ~app:* +@all -flushall";
-        let server = RedisServer::builder().user("alice", rights);
-        let server = server.user("default", "off").start();
-        let mut alice = connect(&server.url_as("alice", "secret")).unwrap();
-        let () = alice.set("app:k", "v").unwrap();
-        let error = alice.set::<_, _, ()>("other", "v").unwrap_err();
-        assert_eq!(error.code(), Some("NOPERM"), "{error}");
-        assert!(connect(&server.url_as("alice", "wrong")).is_err());
-        assert!(get(&server.url()).is_err(), "the default user is off");
-        // The testkit itself is never shut out.
-        assert_eq!(server.query::<String>(&["GET", "app:k"]), "v");
-    }
-
-    #[test]
     fn memory_can_be_short() {
         let server = RedisServer::builder().config("maxmemory", "2mb");
         let server = server.config("maxmemory-policy", "noeviction").start();
@@ -343,51 +301,6 @@ mod options {
 
 mod tls {
     use super::*;
-
-    /// Asks with a client that is not ours; answers whether the server did.
-    async fn ping(
-        server: &RedisServer,
-        trusted: &Certificates,
-        with_certificate: bool,
-    ) -> (bool, String) {
-        let mut cli = Command::new("redis-cli");
-        let arguments = format!("-h 127.0.0.1 -p {} --tls --cacert", server.port());
-        cli.args(arguments.split(' ')).arg(&trusted.authority.path);
-        if with_certificate {
-            cli.arg("--cert").arg(&trusted.client_certificate.path);
-            cli.arg("--key").arg(&trusted.client_key.path);
-        }
-        cli.arg("PING");
-        let finished = Process::run(cli).await;
-        let said = finished.stdout + &finished.stderr;
-        (said.trim() == "PONG", said)
-    }
-
-    #[tokio::test]
-    async fn it_serves_tls_to_those_who_trust_its_authority() {
-        let builder = RedisServer::builder().tls(ClientCertificate::NotAsked);
-        let server = builder.start();
-        let url = format!("rediss://127.0.0.1:{}/", server.port());
-        assert_eq!(server.url(), url);
-        let (answered, said) = ping(&server, server.certificates(), false).await;
-        assert!(answered, "{said}");
-
-        let elsewhere = tempfile::tempdir().unwrap();
-        let (answered, said) =
-            ping(&server, &Certificates::generate(elsewhere.path()), false).await;
-        let refused = !answered && said.contains("certificate verify failed");
-        assert!(refused, "{said}");
-    }
-
-    #[tokio::test]
-    async fn it_can_ask_for_a_certificate() {
-        let builder = RedisServer::builder().tls(ClientCertificate::Required);
-        let server = builder.start();
-        let (answered, said) = ping(&server, server.certificates(), true).await;
-        assert!(answered, "{said}");
-        let (answered, said) = ping(&server, server.certificates(), false).await;
-        assert!(!answered, "{said}");
-    }
 
     #[test]
     fn a_server_built_without_it_says_so() {

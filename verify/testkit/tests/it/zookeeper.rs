@@ -4,13 +4,11 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::expect::says;
 use leasehold_testkit::process::{PATIENCE, Process, Signal};
-use leasehold_testkit::tls::Certificates;
 use leasehold_testkit::zookeeper::{Ensemble, ZooKeeper};
 
 use crate::server::{end_of, only};
@@ -112,46 +110,6 @@ async fn another_leads_when_the_leader_is_killed() {
     assert_ne!(ensemble.until_led().await, new);
     ensemble.server(new).resume();
     ensemble.until_led().await;
-}
-
-/// Asks with a client that is not ours; answers what both say.
-async fn ask_with_tls(server: &ZooKeeper, trusted: &Certificates, itself: bool) -> String {
-    let script = include_str!("ask_with_tls.py");
-    let mut python = Command::new("python3");
-    let port = server.secure_port().to_string();
-    python.args(["-c", script, "127.0.0.1", &port]);
-    python.arg(&trusted.authority.path);
-    if itself {
-        python.args([&trusted.client_certificate.path, &trusted.client_key.path]);
-    }
-    let finished = Process::run(python).await;
-    finished.stdout + &finished.stderr
-}
-
-#[tokio::test]
-async fn it_serves_tls_to_those_who_trust_its_authority() {
-    let directory = tempfile::tempdir().unwrap();
-    let certificates = Certificates::generate(directory.path());
-    let server = ZooKeeper::start_encrypted(&certificates);
-    let said = ask_with_tls(&server, &certificates, false).await;
-    says(said, ["Mode: standalone"]);
-    assert!(server.is_serving(), "without TLS, on the other port");
-
-    let elsewhere = tempfile::tempdir().unwrap();
-    let others = Certificates::generate(elsewhere.path());
-    let said = ask_with_tls(&server, &others, false).await;
-    assert!(said.contains("certificate verify failed"), "{said}");
-}
-
-#[tokio::test]
-async fn it_can_ask_for_a_certificate() {
-    let directory = tempfile::tempdir().unwrap();
-    let certificates = Certificates::generate(directory.path());
-    let server = ZooKeeper::start_encrypted_with(&certificates, "ssl.clientAuth=need");
-    let said = ask_with_tls(&server, &certificates, true).await;
-    assert!(said.contains("Mode: standalone"), "{said}");
-    let said = ask_with_tls(&server, &certificates, false).await;
-    assert!(!said.contains("Mode:"), "{said}");
 }
 
 /// The body of the process that the next test runs and kills; by itself it does nothing.

@@ -4,6 +4,7 @@
 //! A message that is lost is one that is never delivered; a client that stalls is one
 //! whose machine nobody calls. So neither needs an event of its own.
 
+mod changes;
 mod checks;
 mod client;
 mod process;
@@ -17,17 +18,20 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use leasehold_core::{
-    Arrival, Failure, KeyMachine, Mode, Moment, Queue, Response, StoreTime, Token,
+    Arrival, Failure, KeyMachine, Mode, Moment, Queue, RenewalPolicy, Response, StoreTime, Token,
 };
 use serde::Deserialize;
 
+use self::changes::Wish;
 use self::client::Client;
 use self::site::Site;
 use self::wire::Message;
 use super::checker::Subject;
 use super::clock::{SERVER_RATE, START, TICK, shown_at};
 use super::promise::Broken;
-use super::promise::Promise::{self, Exclusion, OwnToken, Served, Tokens, Truth};
+use super::promise::Promise::{
+    self, Exclusion, Kept, Lifetime, OwnToken, Served, Storm, Tokens, Truth,
+};
 use super::queue::inbox;
 use super::seen::Seen;
 
@@ -62,6 +66,11 @@ pub(super) struct ClientsModel {
 /// All that is promised while the assumptions hold.
 pub(super) const ALL: &[Promise] = &[Exclusion, Tokens, OwnToken, Truth, Served];
 
+/// And where callers change their leases, or renew them in other ways.
+pub(super) const OF_CHANGES: &[Promise] = &[
+    Exclusion, Tokens, OwnToken, Truth, Served, Lifetime, Kept, Storm,
+];
+
 /// What is promised even when they do not.
 pub(super) const TOKENS: &[Promise] = &[Tokens, OwnToken];
 
@@ -69,6 +78,12 @@ pub(super) const TOKENS: &[Promise] = &[Tokens, OwnToken];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Person {
     pub(super) mode: Mode,
+    pub(super) policy: RenewalPolicy,
+    pub(super) max_hold: Option<Duration>,
+    /// Whether it stands in line, and keeps to the order of arrival; whether it hands on.
+    pub(super) wait: bool,
+    pub(super) ahead: bool,
+    pub(super) hand_off: bool,
     /// How often it begins. Who never does adopts what others hold.
     pub(super) attempts: u8,
     /// Whose process it shares, and with that its connection, its inbox and its clock.
@@ -105,6 +120,10 @@ pub(super) struct Budget {
     pub(super) forged: u8,
     /// A caller lets another process have its lease, which asks for it at once.
     pub(super) adoptions: u8,
+    /// A caller has the id of its lease replaced, or reads on, or hands its lease over.
+    pub(super) rotations: u8,
+    pub(super) downgrades: u8,
+    pub(super) hand_overs: u8,
 }
 
 impl Budget {
@@ -124,6 +143,9 @@ impl Budget {
             Act::StepBack => &mut self.steps_back,
             Act::Forge(_) => &mut self.forged,
             Act::Adopt(_) => &mut self.adoptions,
+            Act::Change(_, Wish::Rotate) => &mut self.rotations,
+            Act::Change(_, Wish::Downgrade) => &mut self.downgrades,
+            Act::Change(_, Wish::HandOver) => &mut self.hand_overs,
             _ => return None,
         })
     }
@@ -165,6 +187,8 @@ pub(super) enum Act {
     Forge(usize),
     /// Another process adopts the lease of a client that has told its id.
     Adopt(usize),
+    /// A caller changes its lease.
+    Change(usize, Wish),
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -193,6 +217,9 @@ impl ClientsModel {
     /// Lets time pass.
     fn pass(&self, state: &mut State) {
         state.ticks += 1;
+        for client in &mut state.clients {
+            (client.lease.sent, client.lease.causes) = (0, 0);
+        }
         self.set_clock(state);
         self.end_departures(state);
     }
@@ -287,6 +314,7 @@ impl Subject for ClientsModel {
             Act::FailOver => self.fail_over(state),
             Act::Forge(client) => self.forge(state, client),
             Act::Adopt(client) => self.adopt(state, client),
+            Act::Change(client, wish) => self.change(state, client, wish),
             Act::StepBack => {
                 state.ahead -= STEP_BACK;
                 self.set_clock(state);

@@ -41,12 +41,15 @@ pub enum Promise {
     /// Who stays is granted, once faults stop.
     #[value(name = "served in the end")]
     Served,
-    /// No lease is lost while its votes stand.
+    /// No lease is lost while its votes stand, or the store has it.
     #[value(name = "not lost for nothing")]
     Kept,
     /// No server votes for a claim after it has confirmed that it left.
     #[value(name = "no orphan")]
     Orphan,
+    /// Who is not told anything asks seldom.
+    #[value(name = "no storm")]
+    Storm,
 }
 
 impl Promise {

@@ -3,6 +3,7 @@
 //! A model a line: its name, its clients (see [`person`]), how many ticks a lease and a place in line live
 //! and the model lasts, what is set, what may go wrong, and what has to happen somewhere.
 
+use leasehold_core::RenewalPolicy;
 use serde::Deserialize;
 
 use super::Entry;
@@ -56,6 +57,17 @@ clients/readers walks | writer slow thrice, reader fast thrice, reader thrice, w
 clients/permits walks | takes 2 slow thrice, takes 1 fast thrice, takes 3 thrice, takes 2 quick thrice | 6 5 30 | walks | weather | all of crowds
 clients/nothing holds walks | three | 6 5 30 | void, walks | weather, breaks 2, losses 2, jumps 1 | all of crowds";
 
+/// Callers that change their leases, or renew them by hand, or not at all, or for so long at most; some
+/// do not stand in line. Leases of 24 ticks show what happens between two renewals.
+const CHANGED: &str = "\
+clients/rotation | two | 2 2 3 | changes, long | rotations 1 | waits, granted by a push, rotated
+clients/downgrade | writer slow, reader fast | 2 2 3 | changes, long | downgrades 1 | waits, granted by a push, reads on
+clients/hand over | writer slow, writer fast, writer adopts | 2 2 3 | changes, long | hand overs 1 | waits, granted by a push, handed over
+clients/changes walks | writer slow thrice, writer fast thrice, reader thrice, writer quick adopts | 6 5 30 | changes, walks | weather, rotations 4, downgrades 1, hand overs 1 | waits, gone, granted by a push, lost: gone, lost: unanswered, rotated, reads on, handed over, stale answer
+clients/policies walks | writer slow thrice fixed, writer fast thrice manual, writer thrice late, writer quick thrice holds 9 | 6 5 30 | changes, walks | weather, rotations 2 | waits, gone, granted by a push, lost: gone, lost: unanswered, rotated, longest hold
+clients/long walks | writer slow thrice, writer fast thrice late, writer thrice manual, writer quick adopts | 24 20 100 | changes, walks | weather, rotations 4, hand overs 1 | waits, granted by a push, rotated, handed over
+clients/unfair walks | writer slow thrice ahead vacates, writer fast thrice tries, writer thrice vacates, reader quick thrice ahead | 6 5 30 | changes, walks | weather, rotations 2, downgrades 1 | waits, gone, granted by a push, lost: gone, lost: unanswered, rotated";
+
 /// Clients of which some share a process: their claims are granted in runs. Three claims make more
 /// states than two: the leases are short. In `runs/replica` the process is alone, and its leases are
 /// renewed before they lapse. On walks there are three of one process, two of another, and one that adopts.
@@ -103,12 +115,14 @@ struct Settings {
     deaf: bool,
     /// Its assumptions do not hold.
     void: bool,
+    /// What callers want of their leases is judged.
+    changes: bool,
     long: bool,
     walks: bool,
 }
 
 pub(super) fn all() -> Vec<Entry> {
-    let all = [EVERY_ORDER, COUNTERS, FAILOVERS, CROWDS, RUNS];
+    let all = [EVERY_ORDER, COUNTERS, FAILOVERS, CROWDS, CHANGED, RUNS];
     all.into_iter().flat_map(str::lines).map(entry).collect()
 }
 
@@ -129,9 +143,10 @@ fn entry(line: &'static str) -> Entry {
         quarantine: set.quarantine.map(|ticks| TICK * ticks),
         counts_all: set.counts_all,
         hears_silence: !set.deaf,
-        promises: match set.void {
-            true => clients::TOKENS,
-            false => clients::ALL,
+        promises: match (set.void, set.changes) {
+            (true, _) => clients::TOKENS,
+            (_, true) => clients::OF_CHANGES,
+            _ => clients::ALL,
         },
         seen: Seen::wanting(whole(wanted)),
     };
@@ -153,6 +168,11 @@ fn person(text: &str) -> Person {
     let mut words = text.split(' ');
     let mut person = Person {
         mode: mode(&mut words),
+        policy: RenewalPolicy::Automatic(1.0 / 3.0),
+        max_hold: None,
+        wait: true,
+        ahead: false,
+        hand_off: true,
         attempts: 1,
         rate: 0,
         mate_of: None,
@@ -168,6 +188,14 @@ fn person(text: &str) -> Person {
             "quick" => person.rate = 2_000,
             // It is seldom called.
             "sleepy" => person.haste = 1,
+            "manual" => person.policy = RenewalPolicy::Manual,
+            "fixed" => person.policy = RenewalPolicy::Fixed,
+            "late" => person.policy = RenewalPolicy::Automatic(0.8),
+            "holds" => person.max_hold = Some(TICK * number(&mut words)),
+            "tries" => person.wait = false,
+            "ahead" => person.ahead = true,
+            // It hands on to nobody.
+            "vacates" => person.hand_off = false,
             // It shares the process of the client at that place.
             "with" => person.mate_of = Some(number(&mut words) as usize),
             _ => unreachable!("{word:?} says nothing of a client"),

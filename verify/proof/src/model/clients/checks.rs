@@ -15,7 +15,7 @@ impl ClientsModel {
             let claim = self.claim(state, number).filter(|_| !client.adopted);
             let until = claim.map(ClaimMachine::valid_until);
             if until.is_some_and(|until| until > self.moment(state, number)) {
-                relied_on.push(self.people[number].mode);
+                relied_on.push(self.mode(state, number));
             }
         }
         if relied_on.len() > 1 {

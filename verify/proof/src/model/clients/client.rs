@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::{Arrival, ClaimMachine, ClaimNumber, Moment, Phase, Transmit};
+use leasehold_core::{Arrival, ChangeId, ClaimMachine, ClaimNumber, Mode, Moment, Phase, Transmit};
 
+use super::changes::Wish;
 use super::{Act, ClientsModel, State, TICK};
 
 /// A request whose answer is waited for.
@@ -29,7 +30,10 @@ pub(super) struct Client {
     pub(super) claim: Option<ClaimNumber>,
     /// What was seen of it: whether it holds, and behind which claim it is granted.
     pub(super) seen: (bool, Option<Arrival>),
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Vec<Pending>,
+    /// What its caller wants of its lease.
+    pub(super) changes: Vec<(ChangeId, Wish)>,
+    pub(super) lease: Lease,
     /// How often it may still begin, and how often it has.
     pub(super) attempts: u8,
     pub(super) begun: u8,
@@ -40,6 +44,21 @@ pub(super) struct Client {
     /// Its caller has let another process have its lease, and relies on it no more.
     pub(super) adopted: bool,
     pub(super) departures: Vec<Departure>,
+}
+
+/// What is known of a lease besides what its machine says, where that is judged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Hash)]
+pub(super) struct Lease {
+    pub(super) since: Moment,
+    /// Whether it has its whole TTL, and whether a request is to be made again.
+    pub(super) whole: bool,
+    pub(super) again: bool,
+    /// How often its id was to be replaced; whether its caller only reads from then on.
+    pub(super) rotations: u8,
+    pub(super) reads: bool,
+    /// How often its client has asked in this tick, and what may have been a reason besides time.
+    pub(super) sent: u8,
+    pub(super) causes: u8,
 }
 
 impl Client {
@@ -58,8 +77,13 @@ impl Client {
 
     /// Whether it asked so long ago.
     pub(super) fn has_asked(&self, now: Moment, before: Duration) -> bool {
-        let sent = self.pending.as_ref().map(|pending| pending.transmit.sent);
-        sent.is_some_and(|sent| now.since(sent) >= before)
+        let mut sent = self.pending.iter().map(|pending| pending.transmit.sent);
+        sent.any(|sent| now.since(sent) >= before)
+    }
+
+    pub(super) fn hands_over(&self) -> bool {
+        let mut wishes = self.changes.iter().map(|(_, wish)| *wish);
+        wishes.any(|wish| wish == Wish::HandOver)
     }
 }
 
@@ -95,6 +119,15 @@ impl ClientsModel {
             actions.push(Act::GiveBack(number));
             if self.adopter(state).is_some() {
                 actions.push(Act::Adopt(number));
+            }
+            if !client.hands_over() {
+                actions.push(Act::Change(number, Wish::Rotate));
+                if self.mode(state, number) == Mode::EXCLUSIVE {
+                    actions.push(Act::Change(number, Wish::Downgrade));
+                }
+                if self.adopter(state).is_some() {
+                    actions.push(Act::Change(number, Wish::HandOver));
+                }
             }
         }
         self.process_actions(state, number, actions);

@@ -1,9 +1,9 @@
 //! Clients of one process: they share a connection, an inbox and the machine of their key.
 
-use leasehold_core::{Adopt, Arrival, ClaimMachine, ClientInfo, Failure, KeyMachine, Rotate};
+use leasehold_core::{Arrival, ClaimMachine, Failure, KeyMachine};
 
 use super::client::Departure;
-use super::{Answer, ClientsModel, State, inbox};
+use super::{Answer, ClientsModel, State};
 
 impl ClientsModel {
     /// The first client of its process.
@@ -101,6 +101,7 @@ impl ClientsModel {
                 machine.handle_answer(now, of.number, &of.transmit, unanswered);
             }
         }
+        self.note_cause(state, client);
         state.machines[self.process(client)].handle_reconnection(now);
         for mate in self.mates(client) {
             for at in 0..state.clients[mate].departures.len() {
@@ -136,23 +137,8 @@ impl ClientsModel {
             let (id, version) = claim.expose();
             (id.clone(), version)
         });
-        let Some((id, version)) = exposed else {
-            return;
-        };
-        state.clients[to].begun += 1;
-        let rotate = Rotate {
-            to: Self::id(state, to),
-            version,
-            adopt: Some(Adopt {
-                inbox: Some(inbox(self.process(to))),
-                owner: ClientInfo::new("", u32::try_from(to).unwrap_or_default(), None),
-            }),
-        };
-        let (now, number) = (self.moment(state, to), Self::number(state, to));
-        let (terms, deadlines) = (self.lease_terms(), Self::deadlines());
-        let machine = &mut state.machines[self.process(to)];
-        machine.adopt(number, (), id, rotate, terms, deadlines, now);
-        state.clients[to].claim = Some(number);
-        self.drive(state, to);
+        if let Some((id, version)) = exposed {
+            self.take_over(state, to, id, version);
+        }
     }
 }

@@ -10,9 +10,10 @@ use crate::model::promise::Promise;
 /// One state of so many is looked at.
 const SAMPLE: u64 = 64;
 
-/// How many ticks everybody is given: each who may hold does so for a lease and a half
-/// at most, and the dead are passed.
+/// How many ticks everybody is given at least, and how many leases: each who may hold does so for a
+/// lease and a half at most, and the dead are passed.
 const PATIENCE: u64 = 40;
+const LEASES: u64 = 6;
 
 /// For so long a client may still give up a server that it could not reach before.
 const AFTERMATH: u64 = 3;
@@ -41,7 +42,7 @@ impl ClientsModel {
             state.clients[client].attempts = u8::from(waits);
         }
         let waits = |state: &State| state.clients.iter().any(|c| !c.dead && c.attempts > 0);
-        for tick in 0..PATIENCE {
+        for tick in 0..PATIENCE.max(LEASES * self.lease.as_secs()) {
             self.calm(&mut state);
             if tick <= AFTERMATH {
                 state.given_up = false;

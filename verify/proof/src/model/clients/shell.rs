@@ -3,11 +3,11 @@
 
 use leasehold_core::{
     Acknowledges, Arrival, Claim, ClaimId, ClaimMachine, ClaimNumber, ClientInfo, Command,
-    Deadlines, End, Event, Failure, KeyMachine, LeaseState, Loss, Moment, Phase, Push,
-    RenewalPolicy, Reply, Response, Terms, Token, Transmit,
+    Deadlines, End, Event, Failure, KeyMachine, LeaseState, Loss, Moment, Phase, Push, Reply,
+    Response, Terms, Token, Transmit,
 };
 
-use super::client::{Departure, Pending};
+use super::client::{Departure, Lease, Pending};
 use super::wire::What;
 use super::{Answer, ClientsModel, State, TICK, inbox};
 use crate::model::promise::Promise;
@@ -19,14 +19,15 @@ impl ClientsModel {
         ClaimId::from_random((client as u128) << 8 | attempt)
     }
 
-    pub(super) fn lease_terms(&self) -> Terms {
+    pub(super) fn lease_terms(&self, client: usize) -> Terms {
+        let person = &self.people[client];
         Terms {
             ttl: self.lease,
             waiter_ttl: self.waiter,
             operation: TICK * 10,
-            policy: RenewalPolicy::Automatic(1.0 / 3.0),
-            hand_off: true,
-            max_hold: None,
+            policy: person.policy,
+            hand_off: person.hand_off,
+            max_hold: person.max_hold,
             rotate_every: None,
             acknowledges: Acknowledges::Nothing,
         }
@@ -46,16 +47,20 @@ impl ClientsModel {
         it.attempts -= 1;
         it.begun += 1;
         it.adopted = false;
+        self.note_cause(state, client);
         let id = Self::id(state, client);
+        let person = &self.people[client];
         let claim = Claim {
             waiter_ttl: self.waiter,
+            wait: person.wait,
+            ahead: person.ahead,
             inbox: Some(inbox(self.process(client))),
             runs: self.runs(client),
             owner: ClientInfo::new("", u32::try_from(client).unwrap_or_default(), None),
-            ..Claim::new(id, self.people[client].mode, self.lease)
+            ..Claim::new(id, person.mode, self.lease)
         };
         let (now, number) = (self.moment(state, client), Self::number(state, client));
-        let (terms, deadlines) = (self.lease_terms(), Self::deadlines());
+        let (terms, deadlines) = (self.lease_terms(client), Self::deadlines());
         let machine = &mut state.machines[self.process(client)];
         machine.claim(number, (), claim, terms, deadlines, now);
         state.clients[client].claim = Some(number);
@@ -63,7 +68,7 @@ impl ClientsModel {
     }
 
     /// Changes a claim of its process; `None` if that is over.
-    fn update<T>(
+    pub(super) fn update<T>(
         &self,
         state: &mut State,
         client: usize,
@@ -76,21 +81,25 @@ impl ClientsModel {
 
     /// Calls a claim, and does what it wants done.
     pub(super) fn drive(&self, state: &mut State, client: usize) {
-        let transmit = self.update(state, client, |claim, now| {
-            claim.handle_timeout(now);
-            claim.poll_transmit(now, || None)
-        });
-        if let Some(transmit) = transmit.flatten() {
-            self.transmit(state, client, transmit);
+        // One request keeps the claim, and one is for each thing that its caller wants.
+        for _ in 0..=state.clients[client].changes.len() {
+            let transmit = self.update(state, client, |claim, now| {
+                claim.handle_timeout(now);
+                claim.poll_transmit(now, || None)
+            });
+            if let Some(transmit) = transmit.flatten() {
+                self.transmit(state, client, transmit);
+            }
         }
         self.look_at_all(state, client, None);
     }
 
     fn transmit(&self, state: &mut State, client: usize, transmit: Transmit) {
+        self.judge_request(state, client, &transmit);
         let it = &mut state.clients[client];
-        it.serial += 1;
+        it.serial = it.serial.wrapping_add(1);
         let (serial, command) = (it.serial, transmit.command.clone());
-        it.pending = Some(Pending {
+        it.pending.push(Pending {
             serial,
             transmit,
             overtaken: false,
@@ -98,7 +107,8 @@ impl ClientsModel {
         if it.connected {
             Self::send(state, client, Some(serial), &command);
         } else {
-            self.unanswered(state, client);
+            let last = it.pending.len() - 1;
+            self.unanswered(state, client, last);
         }
     }
 
@@ -110,14 +120,16 @@ impl ClientsModel {
     }
 
     pub(super) fn time_out(&self, state: &mut State, client: usize) {
-        self.unanswered(state, client);
+        self.unanswered(state, client, 0);
         self.look_at_all(state, client, None);
     }
 
-    fn unanswered(&self, state: &mut State, client: usize) {
-        if let Some(pending) = state.clients[client].pending.take() {
-            self.answer(state, client, &pending, Err(Failure::Unanswered));
-        }
+    /// The request at that place among those that are waited for.
+    fn unanswered(&self, state: &mut State, client: usize, place: usize) {
+        let it = &mut state.clients[client];
+        it.lease.again |= self.judges_leases();
+        let pending = it.pending.remove(place);
+        self.answer(state, client, &pending, Err(Failure::Unanswered));
     }
 
     fn answer(&self, state: &mut State, client: usize, to: &Pending, answer: Answer) {
@@ -135,22 +147,34 @@ impl ClientsModel {
             return;
         }
         let pending = &mut state.clients[client].pending;
-        let Some(pending) = pending.take_if(|pending| pending.serial == serial) else {
+        let Some(place) = pending.iter().position(|pending| pending.serial == serial) else {
             return;
         };
+        let pending = pending.remove(place);
         let held = self.claim(state, client).and_then(ClaimMachine::token);
         self.answer(state, client, &pending, Ok(heard));
         if let (Some(_), Some(claim)) = (held, self.claim(state, client)) {
             let lost = matches!(claim.state(), Some(LeaseState::Lost(_)));
             let named = matches!(heard.reply, Reply::Standing(it) if it.token == held);
-            let fine = lost || named || pending.overtaken;
+            let rotated = state.clients[client].lease.rotations > 0;
+            let stale = rotated && !matches!(heard.reply, Reply::Standing(_));
+            let fine = lost || named || pending.overtaken || stale;
             state.broken.require(Promise::OwnToken, fine);
+            let lease = &mut state.clients[client].lease;
+            lease.again |= stale && !lost;
+            if let Command::Renew(renew) = &*pending.transmit.command {
+                lease.whole |= self.judges_leases() && renew.ttl >= self.lease;
+            }
+            if rotated {
+                self.judge_loss(state, client, &heard.reply, lost);
+            }
         }
         self.look_at_all(state, client, None);
     }
 
     pub(super) fn hear_push(&self, state: &mut State, client: usize, push: &Push) {
         let now = self.moment(state, client);
+        self.note_cause(state, client);
         let hint = matches!(push, Push::Next { .. });
         if !hint && !push.is_proved_by(&Self::id(state, client)) {
             self.seen.note("not proved");
@@ -173,6 +197,7 @@ impl ClientsModel {
                 continue;
             };
             let is = (claim.phase() == Phase::Held, claim.behind());
+            let until = claim.valid_until();
             let was = std::mem::replace(&mut state.clients[mate].seen, is);
             if is.1.is_some() && is.1 != was.1 {
                 self.seen.note("granted in a run");
@@ -181,8 +206,15 @@ impl ClientsModel {
                 if let Some(how) = how {
                     self.seen.note(how);
                 }
+                if self.judges_leases() {
+                    let now = self.moment(state, mate);
+                    let lease = &mut state.clients[mate].lease;
+                    (lease.since, lease.whole) = (now, until.since(now) > self.waiter);
+                }
                 self.judge_grant(state, mate);
             }
+            self.judge_lifetime(state, mate);
+            self.settle_changes(state, mate);
             self.settle(state, mate);
         }
     }
@@ -210,7 +242,7 @@ impl ClientsModel {
         let claim = self.claim(state, client);
         let grant = claim.and_then(|claim| Some((claim.arrival()?, claim.token()?, client)));
         if let Some(grant) = grant {
-            if let Some(pending) = &mut state.clients[client].pending {
+            for pending in &mut state.clients[client].pending {
                 pending.overtaken = true;
             }
             let known = state.grants.contains(&grant);
@@ -228,6 +260,7 @@ impl ClientsModel {
                 state.given_up |= claim.end() == Some(End::Unreachable);
                 self.leave(state, client);
             }
+            (Phase::Held, Some(LeaseState::Lost(_))) if state.clients[client].hands_over() => {}
             (Phase::Held, Some(LeaseState::Lost(loss))) => {
                 self.note_loss(loss);
                 self.leave(state, client);
@@ -240,6 +273,7 @@ impl ClientsModel {
         match loss {
             Loss::Gone | Loss::Forgotten => self.seen.note("lost: gone"),
             Loss::Unanswered => self.seen.note("lost: unanswered"),
+            Loss::MaxHold => self.seen.note("longest hold"),
             _ => {}
         }
     }
@@ -252,16 +286,28 @@ impl ClientsModel {
             (claim.arrival(), claim.passed(), release)
         });
         let it = &mut state.clients[client];
-        (it.pending, it.seen) = (None, (false, None));
+        (it.pending, it.changes) = (Vec::new(), Vec::new());
+        let (sent, causes) = (it.lease.sent, it.lease.causes);
+        it.seen = (false, None);
+        it.lease = Lease {
+            sent,
+            causes,
+            ..Lease::default()
+        };
         let (Some((arrival, passed, release)), Some(number)) = (left, it.claim.take()) else {
             return;
         };
         if !self.runs(client) {
-            // Nobody else is there to hear of its end.
-            state.machines[client] = KeyMachine::default();
-            if let Some(transmit) = &release {
+            // Nobody else is there to hear of its end. Who rotates may leave under two ids.
+            let (now, mut release) = (self.moment(state, client), release);
+            while let Some(transmit) = release {
                 Self::send(state, client, None, &transmit.command);
+                let machine = &mut state.machines[client];
+                machine.handle_answer(now, number, &transmit, Err(Failure::Unanswered));
+                let next = machine.update(now, number, |claim| claim.poll_transmit(now, || None));
+                release = next.flatten();
             }
+            state.machines[client] = KeyMachine::default();
             return;
         }
         let now = self.moment(state, client);

@@ -50,7 +50,7 @@ impl ClientsModel {
             match *message.what {
                 What::Request(..) => true,
                 What::Answer(serial, ..) => {
-                    let pending = client.pending.as_ref().is_some_and(|p| p.serial == serial);
+                    let pending = client.pending.iter().any(|p| p.serial == serial);
                     let mut leaving = client.departures.iter();
                     let waited_for = pending || leaving.any(|of| of.serial == serial);
                     waited_for && message.epoch == client.epoch && !client.dead

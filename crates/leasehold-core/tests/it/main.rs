@@ -8,7 +8,6 @@
     reason = "a test fails with the message, and says what it measured or left out"
 )]
 
-mod client_machines;
 mod common;
 mod deadlocks;
 mod foretold;

@@ -125,6 +125,7 @@ impl ClaimMachine {
         match (&renew.rotate, reply) {
             (Some(rotate), Reply::Standing(_)) => {
                 self.identity.handle_rotated(&rotate.to);
+                self.end_rotation(&rotate.to);
                 if self.terms.rotate_every.is_some() {
                     self.rotated = now;
                 }

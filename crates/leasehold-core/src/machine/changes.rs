@@ -8,7 +8,7 @@ use super::timing::{CHANGE_AGAIN, CHANGE_AGAIN_PART};
 use super::types::{
     Aim, Change, ChangeId, Changed, Changing, Failure, LeaseState, RequestKind, Response, Transmit,
 };
-use crate::{Acknowledges, Backoff, Command, Moment, Renew, Reply};
+use crate::{Acknowledges, Backoff, ClaimId, Command, Moment, Renew, Reply};
 
 impl ClaimMachine {
     /// Requests a change of the lease. It is repeated until [`ClaimMachine::changed`] returns a result.
@@ -50,6 +50,15 @@ impl ClaimMachine {
     pub(super) fn outcome(&self, id: ChangeId) -> Option<Changed> {
         let change = self.changes.iter().find(|change| change.id == id);
         change.map_or(Some(Changed::Lost), |change| change.outcome)
+    }
+
+    /// The id has been replaced by this one: whoever asked for that need not ask again, also once it
+    /// is replaced by another.
+    pub(super) fn end_rotation(&mut self, to: &ClaimId) {
+        let aim = Aim::Caller(Change::Rotate(to.clone()));
+        for change in self.changes.iter_mut().filter(|change| change.aim == aim) {
+            change.outcome.get_or_insert(Changed::Done);
+        }
     }
 
     /// Ends all changes of a lost lease.
@@ -145,6 +154,9 @@ impl ClaimMachine {
             return;
         };
         change.in_flight = false;
+        if change.outcome.is_some() {
+            return;
+        }
         change.outcome = match (&change.aim, heard, reply) {
             (Aim::Settle, ..) if forgotten => Some(Changed::Lost),
             // The release of the lease ahead in its run may still be under way.

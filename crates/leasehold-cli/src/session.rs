@@ -47,6 +47,8 @@ impl<'a> Session<'a> {
             // The first try may take as long as all that follow it.
             let (limit, silent) = retries.time_limit(patience.retry_for.unwrap_or_default());
             tokio::select! {
+                // Also where a busy machine comes to both too late.
+                biased;
                 opened = opening.connect() => opened.map_err(Failure::from),
                 Some(failure) = retries.over() => Err(failure),
                 () = sleep(limit), if !retries.interrupted => Err(silent),

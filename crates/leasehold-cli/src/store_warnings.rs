@@ -35,7 +35,7 @@ pub(crate) fn say_if_every_machine_runs_it(store: &CommandSettings, printer: &Pr
 pub(crate) fn say_if_it_is_a_url(asked: &str, store: &CommandSettings, printer: &Printer) {
     if !store.named().from.is_typed() && describe(asked).is_ok_and(|it| it.has_servers) {
         printer.warn_with_hint(
-            "a key is looked for that looks like the URL of a store",
+            "the key looks like the URL of a store",
             "write -S before the URL of a store",
         );
     }

@@ -114,7 +114,7 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
-    /// The key or the pattern of those that end with 0 where there is none.
+    /// The key or the pattern that it looks for, where it takes no lock.
     pub(crate) fn looked_at(&self) -> Option<&str> {
         match self {
             Self::Show(ShowArgs { key, .. })

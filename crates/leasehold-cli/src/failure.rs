@@ -4,8 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::Invalid;
-use leasehold::StoreError;
+use leasehold::{Invalid, StoreError};
 use leasehold_console::lock_table::is_passing;
 use rustix::process::Signal;
 

@@ -128,7 +128,7 @@ impl Params {
     /// Takes those of a query: `name=value&name=value`, percent-encoded.
     ///
     /// # Errors
-    /// [`Invalid`] if a value is not UTF-8, or a parameter is there twice.
+    /// [`Invalid`] if a value is not UTF-8, or a parameter is given twice.
     pub fn of_query(query: &str) -> Result<Self, Invalid> {
         let mut seen = HashSet::new();
         let pairs = query.split('&').filter(|pair| !pair.is_empty());

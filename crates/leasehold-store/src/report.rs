@@ -125,11 +125,10 @@ impl Report {
         promise: &str,
         findings: Result<Vec<Finding>, StoreError>,
     ) -> Result<Self, StoreError> {
-        let findings = match findings {
-            Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
-            Err(error) => vec![Finding::of_error("connection", None, &error)],
-            Ok(findings) => findings,
-        };
+        let findings = findings.or_else(|error| match error.kind() {
+            ErrorKind::Invalid => Err(error),
+            _ => Ok(vec![Finding::of_error("connection", None, &error)]),
+        })?;
         let is_failure = |finding: &Finding| {
             finding.severity == Severity::Unsafe && matches!(finding.check, "connection" | "locks")
         };

@@ -32,8 +32,8 @@ pub(crate) fn say_if_every_machine_runs_it(store: &CommandSettings, printer: &Pr
 }
 
 /// Says that a key or a pattern has the form of a server's URL, unless -S names the store.
-pub(crate) fn say_if_it_is_a_url(asked: &str, store: &CommandSettings, printer: &Printer) {
-    if !store.named().from.is_typed() && describe(asked).is_ok_and(|it| it.has_servers) {
+pub(crate) fn say_if_it_is_a_url(key: &str, store: &CommandSettings, printer: &Printer) {
+    if !store.named().from.is_typed() && describe(key).is_ok_and(|it| it.has_servers) {
         printer.warn_with_hint(
             "the key looks like the URL of a store",
             "write -S before the URL of a store",

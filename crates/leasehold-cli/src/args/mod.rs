@@ -114,13 +114,10 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
-    /// The key or the pattern that it looks for, where it takes no lock.
-    pub(crate) fn looked_at(&self) -> Option<&str> {
+    /// The key or the pattern that it shows.
+    pub(crate) fn shown(&self) -> Option<&str> {
         match self {
-            Self::Show(ShowArgs { key, .. })
-            | Self::Wait(WaitForArgs { key, .. })
-            | Self::Break(BreakArgs { key, .. })
-            | Self::Resize(ResizeArgs { key, .. }) => Some(key),
+            Self::Show(args) => Some(&args.key),
             Self::Ls(args) => Some(&args.keys.pattern),
             Self::Log(args) => args.key.as_deref(),
             _ => None,

@@ -1,6 +1,5 @@
 //! The parameters of store URLs, what stands behind the `?`: read and shown by one table.
 
-use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -130,21 +129,21 @@ impl Params {
     /// # Errors
     /// [`Invalid`] if a value is not UTF-8, or a parameter is given twice.
     pub fn of_query(query: &str) -> Result<Self, Invalid> {
-        let mut seen = HashSet::new();
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        let decoded = pairs.map(|pair| {
+        let mut params = Self(Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match percent_decode_str(value).decode_utf8() {
-                Ok(_) if is_name(name) && !seen.insert(name) => {
-                    let why = format!("the URL has the parameter {name} twice");
-                    Err(Invalid::new(why, "leave one of them out"))
-                }
-                Ok(decoded) => Ok((name.to_owned(), decoded.into_owned())),
-                Err(_) if is_name(name) => Err(Invalid::plain(format!("{name} is not UTF-8"))),
-                Err(_) => Err(Invalid::plain("the URL has a value that is not UTF-8")),
+            let decoded = percent_decode_str(value).decode_utf8();
+            let value = decoded.map_err(|_| match is_name(name) {
+                true => Invalid::plain(format!("{name} is not UTF-8")),
+                false => Invalid::plain("the URL has a value that is not UTF-8"),
+            })?;
+            if is_name(name) && params.get(name).is_some() {
+                let why = format!("the URL has the parameter {name} twice");
+                return Err(Invalid::new(why, "leave one of them out"));
             }
-        });
-        decoded.collect::<Result<_, _>>().map(Self)
+            params.0.push((name.to_owned(), value.into_owned()));
+        }
+        Ok(params)
     }
 
     /// The value of a parameter.

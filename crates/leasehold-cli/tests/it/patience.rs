@@ -197,7 +197,7 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     let at_once = ends(&url, "run -n k -- true", 69).await;
     is_told(0, &at_once);
     at_once.has_said("min-replicas");
-    for limit in ["-w 300ms", "--retry-for 300ms"] {
+    for limit in ["-w 1s", "--retry-for 1s"] {
         let after = ends(&url, format!("run {limit} k -- true"), 69).await;
         is_told(1, &after);
         after.has_said("gave up after ");

@@ -140,14 +140,10 @@ async fn carry_out(command: &mut Command, printer: &Printer) -> Result<Status, F
     let is_of_saved = matches!(command, Command::Renew(_) | Command::Release(_));
     // It shows what there is, and reads it itself.
     let is_config = matches!(command, Command::Config(_));
-    let shown = command.shown().map(str::to_owned);
     if let Some(store) = command.store().filter(|_| !is_config) {
         Config::load(&store.settings, &store.files)?.fill(&mut store.settings);
         if !is_of_saved {
             store_warnings::say_if_not_sent(&store.settings, printer);
-        }
-        if let Some(key) = shown {
-            store_warnings::say_if_it_is_a_url(&key, &store.settings, printer);
         }
     }
     Ok(match command {

@@ -114,16 +114,6 @@ impl Command {
         Some((metrics.metrics_file.as_deref()?, key))
     }
 
-    /// The key or the pattern that it shows.
-    pub(crate) fn shown(&self) -> Option<&str> {
-        match self {
-            Self::Show(args) => Some(&args.key),
-            Self::Ls(args) => Some(&args.keys.pattern),
-            Self::Log(args) => args.key.as_deref(),
-            _ => None,
-        }
-    }
-
     /// What those have that use a store, and print.
     pub(crate) fn common(&mut self) -> Option<&mut CommonArgs> {
         match self {

@@ -13,6 +13,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::history::EntryView;
 use crate::output::{Printer, reader_gone};
+use crate::store_warnings::say_if_it_is_a_url;
 
 /// How often a log that is followed is asked for more.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -20,7 +21,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Prints the entries that are there, sorted by time, and with `--follow` those that come, sorted as
 /// far as they are read at once.
 pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.common.store.settings).await?;
+    let store = &args.common.store.settings;
+    if let Some(key) = &args.key {
+        say_if_it_is_a_url(key, store, printer);
+    }
+    let client = connect(store).await?;
     let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
     let mut found = Vec::new();

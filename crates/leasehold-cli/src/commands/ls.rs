@@ -19,6 +19,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::output::{Printer, escape, is_anothers, reader_gone};
 use crate::signals::Signals;
+use crate::store_warnings::say_if_it_is_a_url;
 use crate::view::{KeyView, to_the_second};
 
 /// How many keys are printed at once, sorted, and for how long they are waited for.
@@ -38,7 +39,9 @@ type Locks = BTreeMap<String, KeyView>;
 
 /// Lists keys as they are found, some at a time: few of them as one sorted table.
 pub(crate) async fn ls(args: &LsArgs, printer: &Printer) -> Result<u8, Failure> {
-    let client = connect(&args.common.store.settings).await?;
+    let store = &args.common.store.settings;
+    say_if_it_is_a_url(&args.keys.pattern, store, printer);
+    let client = connect(store).await?;
     if let Some(interval) = args.watch {
         return watch(client, args, interval, printer).await;
     }

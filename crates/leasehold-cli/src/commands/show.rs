@@ -13,6 +13,7 @@ use crate::duration::spoken;
 use crate::exit;
 use crate::failure::Failure;
 use crate::output::Printer;
+use crate::store_warnings::say_if_it_is_a_url;
 use crate::view::KeyView;
 
 /// How long it may take to find out what the holders wait for.
@@ -21,6 +22,7 @@ const WAITS_LIMIT: Duration = Duration::from_secs(1);
 /// Shows who holds the key and who waits for it.
 pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failure> {
     Key::new(&args.key)?;
+    say_if_it_is_a_url(&args.key, &args.common.store.settings, printer);
     let client = connect(&args.common.store.settings).await?;
     let seen = client.inspect(&args.key).await?;
     let mut view = KeyView::from(&seen);

@@ -33,8 +33,8 @@ const TRIES: usize = 8;
 /// of the schema do. What the client has given up would wait on, with a connection for each try.
 pub(crate) const PATIENCE: &str = "begin; set local lock_timeout = '4s';";
 
-/// The pauses before a connection is tried again that was refused: the first, and the longest. A
-/// server may count logins that fail, and lock the role out.
+/// The pauses before a login that was refused is tried again: the first, and the longest. A server may
+/// count those that fail, and lock the role out.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// A parameter of a statement. With their types, statements need no names and one round trip.
@@ -59,8 +59,17 @@ leasehold_store::debug!(Pool; |it| server: it.server);
 struct Way {
     /// Which of the hosts was connected to last.
     host: AtomicUsize,
-    /// Why the last connection was refused, when the next one is tried, and the pause before that.
-    refused: Mutex<Option<(StoreError, Moment, Duration)>>,
+    refused: Mutex<Option<Refusal>>,
+}
+
+/// A login that was refused.
+struct Refusal {
+    /// The hosts, each with what it was tried with: another password is tried at once.
+    hosts: Vec<Config>,
+    error: StoreError,
+    /// When it is tried again, and the pause before that.
+    next: Moment,
+    pause: Duration,
 }
 
 /// A connection that was tried, if there was an answer.
@@ -104,8 +113,8 @@ impl Pool {
                 if !names_table {
                     return asked.await;
                 }
-                let (begin, end) = (PATIENCE, "commit");
-                let (begin, end) = (client.batch_execute(begin), client.batch_execute(end));
+                let begin = client.batch_execute(PATIENCE);
+                let end = client.batch_execute("commit");
                 let (begun, answer, ended) = tokio::join!(begin, asked, end);
                 begun.and(answer).and_then(|rows| ended.map(|()| rows))
             };
@@ -213,21 +222,32 @@ impl Pool {
 
     /// What has worked before passes, if it may be replaced: files, and a login without a fixed password.
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
-        let way = &self.ways[usize::from(*config != self.options.config)];
+        let only_listens = *config != self.options.config;
+        let way = &self.ways[usize::from(only_listens)];
+        let hosts = self.options.each_host(config).await;
         let mut pause = AGAIN.0;
-        if let Some((error, next, last)) = &mut *lock(&way.refused) {
+        if let (Ok(hosts), Some(last)) = (&hosts, &mut *lock(&way.refused))
+            && last.hosts == *hosts
+        {
             let now = clock::now();
-            if now < *next {
-                return Err(error.clone());
+            if now < last.next {
+                return Err(last.error.clone());
             }
-            pause = (2 * *last).min(AGAIN.1);
+            // Leases may wait for statements, and must not end meanwhile.
+            if only_listens || !self.worked.load(Ordering::Relaxed) {
+                pause = (2 * last.pause).min(AGAIN.1);
+            }
             // Others wait for what comes of this one.
-            *next = now + pause;
+            last.next = now + pause;
         }
-        let opened = self.open(config, &way.host).await;
+        let opened = match &hosts {
+            Ok(hosts) => self.open(config, hosts, &way.host).await,
+            Err(error) => Err(error.clone()),
+        };
         let is_open = matches!(opened, Ok(Ok(_)));
         let worked = self.worked.fetch_or(is_open, Ordering::Relaxed);
         let may_change = self.options.access.may_change() || config.get_password().is_none();
+        let is_login = matches!(&opened, Ok(Err(error)) if errors::is_of_login(error));
         let (may_pass, error) = match opened {
             Ok(Ok(connected)) => {
                 *lock(&way.refused) = None;
@@ -235,8 +255,7 @@ impl Pool {
             }
             Ok(Err(error)) => {
                 // Without a code it is of this side: the file of passwords may be written just now.
-                let is_ours = error.code().is_none();
-                let may_pass = is_ours || may_change && errors::is_of_login(&error);
+                let may_pass = error.code().is_none() || may_change && is_login;
                 let error = match tls::failure(&error, &server(config)) {
                     Some(said) => said.with_source(error),
                     None => self.meaning_at(config, error),
@@ -245,22 +264,26 @@ impl Pool {
             }
             Err(error) => (true, error),
         };
-        let is_refused = error.kind() == ErrorKind::Refused;
         let error = match worked && may_pass {
             true => error.into_unavailable(),
             false => error,
         };
-        let refusal = || (error.clone(), clock::now() + pause, pause);
-        *lock(&way.refused) = is_refused.then(refusal);
+        let refusal = |hosts| Refusal {
+            hosts,
+            error: error.clone(),
+            next: clock::now() + pause,
+            pause,
+        };
+        *lock(&way.refused) = hosts.ok().filter(|_| is_login).map(refusal);
         Err(error)
     }
 
     async fn open(
         &self,
         config: &Config,
+        hosts: &[Config],
         last: &AtomicUsize,
     ) -> Result<Result<(Client, Wire), Error>, StoreError> {
-        let hosts = self.options.each_host(config).await?;
         // One that does not answer leaves time for the others, and they are asked first the next time.
         let each = self.options.connect_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let first = last.load(Ordering::Relaxed);
@@ -361,7 +384,7 @@ mod tests {
         assert!(late.contains("at other:5432 did not answer"), "{late}");
     }
 
-    /// Nor do others that need a connection.
+    /// Nor do others that need a connection, unless they have another password.
     #[tokio::test]
     async fn who_is_refused_does_not_log_in_again_at_once() {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -379,13 +402,12 @@ mod tests {
         let refused = async || pool.connect().await.err().unwrap().to_string();
         let said = refused().await;
         assert!(said.contains("no such password"), "{said}");
-        if let Some((_, next, _)) = &mut *lock(&pool.ways[0].refused) {
-            *next = clock::now() + Duration::from_secs(3600);
+        if let Some(last) = &mut *lock(&pool.ways[0].refused) {
+            last.next = clock::now() + Duration::from_secs(3600);
         }
         assert_eq!(refused().await, said);
-        // As long as it is refused, it is asked more and more rarely.
-        if let Some((_, next, _)) = &mut *lock(&pool.ways[0].refused) {
-            *next = clock::now();
+        if let Some(last) = &mut *lock(&pool.ways[0].refused) {
+            last.hosts[0].password("another");
         }
         let other = refused().await;
         assert!(other.contains("cannot be reached"), "{other}");

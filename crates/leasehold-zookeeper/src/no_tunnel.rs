@@ -5,7 +5,11 @@ use leasehold_store::{ErrorKind, StoreError};
 use super::options::{Route, ZooKeeperOptions};
 
 #[allow(clippy::unused_async, reason = "with the feature it waits")]
-pub(crate) async fn open(_: &ZooKeeperOptions, _: bool) -> Result<Route, StoreError> {
+pub(crate) async fn open(
+    _: &ZooKeeperOptions,
+    _: Vec<(String, String)>,
+    _: bool,
+) -> Result<Route, StoreError> {
     let why = "this build of leasehold has no TLS";
     Err(StoreError::new(ErrorKind::Unsupported, why)
         .with_hint("build it with the feature `tls-ring`"))

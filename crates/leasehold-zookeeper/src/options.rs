@@ -1,5 +1,6 @@
 //! Options of a store in ZooKeeper, and their URL.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -306,27 +307,43 @@ impl ZooKeeperOptions {
         Ok(login.user.map(|user| format!("{user}:{password}")))
     }
 
-    /// The servers, each with where to connect to: its name, and then what other addresses that has.
-    /// The client crate gives the first one all of the time for a name.
-    pub(crate) async fn endpoints(&self) -> Vec<(&String, String)> {
-        let mut all: Vec<_> = self.servers.iter().map(|it| (it, it.clone())).collect();
-        for server in &self.servers {
-            let found = timeout(self.connect_timeout, lookup_host(server)).await;
-            let others = found.into_iter().flatten().flatten().skip(1);
-            all.extend(others.map(|address| (server, address.to_string())));
+    /// What comes of this for each server, in any order: all are asked at once.
+    pub(crate) async fn of_each<F>(&self, ask: impl Fn(String) -> F) -> Vec<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let mut asked: JoinSet<_> = self.servers.iter().cloned().map(ask).collect();
+        let mut all = Vec::new();
+        while let Some(one) = asked.join_next().await {
+            all.extend(one);
         }
         all
     }
 
-    /// The way to the servers without TLS.
+    /// The servers, each with where to connect to: its name, and what other addresses that has. The client
+    /// crate gives the first one all of the time for a name. Half of the time to connect is for these.
+    pub(crate) async fn endpoints(&self) -> Vec<(String, String)> {
+        let limit = self.connect_timeout / 2;
+        let find = move |server: String| async move {
+            let found = timeout(limit, lookup_host(server.clone())).await;
+            let others = found.into_iter().flatten().flatten().skip(1);
+            let others = others.map(|address| address.to_string());
+            let all = iter::once(server.clone()).chain(others);
+            let all = all.map(|address| (server.clone(), address));
+            all.collect::<Vec<_>>()
+        };
+        self.of_each(find).await.concat()
+    }
+
+    /// The way to these [endpoints](Self::endpoints) without TLS.
     ///
     /// # Errors
     /// Those of [`identity`](Self::identity).
-    pub(crate) async fn route(&self) -> Result<Route, StoreError> {
+    pub(crate) async fn route(&self, to: Vec<(String, String)>) -> Result<Route, StoreError> {
         let identity = self.identity().await?;
-        let addresses = self.endpoints().await.into_iter().map(|it| it.1);
+        let addresses: Vec<_> = to.into_iter().map(|(_, address)| address).collect();
         Ok(Route {
-            hosts: addresses.collect::<Vec<_>>().join(","),
+            hosts: addresses.join(","),
             login: identity.map(|identity| ("digest", identity.into_bytes())),
             failed: Arc::default(),
             ports: JoinSet::new(),

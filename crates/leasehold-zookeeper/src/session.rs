@@ -94,11 +94,15 @@ impl Sessions {
     async fn open(&self) -> Result<(Client, JoinSet<()>), StoreError> {
         let options = &self.options;
         let worked = lock(&self.told).is_some();
+        let begun = clock::of_machine();
+        let endpoints = options.endpoints().await;
+        let looked = clock::of_machine().since(begun);
         let route = match options.encrypted {
-            true => tunnel::open(options, worked).await?,
-            false => options.route().await?,
+            true => tunnel::open(options, endpoints, worked).await?,
+            false => options.route(endpoints).await?,
         };
-        let connected = self.connect(&route).await;
+        let left = options.connect_timeout.saturating_sub(looked);
+        let connected = self.connect(&route, left).await;
         let of_tls = |error| lock(&route.failed).take().unwrap_or(error);
         let client = connected.map_err(of_tls)?;
         let client = client.chroot(&*options.chroot);
@@ -108,30 +112,33 @@ impl Sessions {
         Ok((client, route.ports))
     }
 
-    async fn connect(&self, route: &Route) -> Result<Client, StoreError> {
+    async fn connect(&self, route: &Route, limit: Duration) -> Result<Client, StoreError> {
         let mut connector = Client::connector()
             .with_session_timeout(self.options.session_timeout)
             .with_fail_eagerly();
         if let Some((scheme, secret)) = &route.login {
             connector = connector.with_auth(scheme, secret);
         }
-        let limit = self.options.connect_timeout;
+        let begun = clock::of_machine();
         let connected = timeout(limit, connector.connect(&route.hosts)).await;
         let connected = connected.map_err(|_| self.late("gave no session"))?;
         if let Err(Error::NoHosts | Error::Timeout) = connected {
-            return Err(errors::unreachable(&self.causes().await, &self.options));
+            let left = limit.saturating_sub(clock::of_machine().since(begun));
+            let causes = self.causes(left.min(PROBE_LIMIT)).await;
+            return Err(errors::unreachable(&causes, &self.options));
         }
         connected.map_err(|error| self.meaning(error))
     }
 
     /// Why the servers give no session, which the client crate does not say.
-    async fn causes(&self) -> String {
-        let mut causes = Vec::new();
-        for server in &self.options.servers {
-            let cause = timeout(PROBE_LIMIT, cause(server)).await;
+    async fn causes(&self, limit: Duration) -> String {
+        let probe = move |server: String| async move {
+            let cause = timeout(limit, cause(&server)).await;
             let cause = cause.unwrap_or(Ok("no answer in time"));
-            causes.push(cause.map_or_else(|error| error.to_string(), str::to_owned));
-        }
+            cause.map_or_else(|error| error.to_string(), str::to_owned)
+        };
+        let mut causes = self.options.of_each(probe).await;
+        causes.sort_unstable();
         causes.dedup();
         causes.join(", ")
     }

@@ -44,9 +44,13 @@ struct Way {
     failed: Arc<Mutex<Option<StoreError>>>,
 }
 
-/// Makes the ports that the client crate connects to, with a secret of their own. `worked`: whether there
-/// was a session before.
-pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Route, StoreError> {
+/// Makes the ports that the client crate connects to, one for each of these endpoints, with a secret of
+/// their own. `worked`: whether there was a session before.
+pub(crate) async fn open(
+    options: &ZooKeeperOptions,
+    endpoints: Vec<(String, String)>,
+    worked: bool,
+) -> Result<Route, StoreError> {
     let way = Arc::new(Way {
         options: options.clone(),
         secret: random_u128().to_be_bytes(),
@@ -54,7 +58,7 @@ pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Rou
         failed: Arc::default(),
     });
     let (mut ports, mut hosts) = (JoinSet::new(), Vec::new());
-    for (server, to) in options.endpoints().await {
+    for server in endpoints {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let port = port.and_then(|port| Ok((port.local_addr()?, port)));
         let (address, port) = port.map_err(|error| {
@@ -62,7 +66,7 @@ pub(crate) async fn open(options: &ZooKeeperOptions, worked: bool) -> Result<Rou
             StoreError::new(ErrorKind::Unavailable, message).with_source(error)
         })?;
         hosts.push(address.to_string());
-        ports.spawn(take(port, (server.clone(), to), way.clone()));
+        ports.spawn(take(port, server, way.clone()));
     }
     Ok(Route {
         hosts: hosts.join(","),

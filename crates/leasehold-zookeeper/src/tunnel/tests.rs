@@ -33,7 +33,8 @@ async fn opened(parameters: &str) -> (TcpListener, Route) {
     let address = server.local_addr().unwrap();
     let url = format!("zookeeper+tls://user:password@{address}{parameters}");
     let options = ZooKeeperOptions::from_url(&url).unwrap();
-    let tunnel = open(&options, false).await.unwrap();
+    let endpoints = options.endpoints().await;
+    let tunnel = open(&options, endpoints, false).await.unwrap();
     (server, tunnel)
 }
 

@@ -54,14 +54,14 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         return ours.with_source(error);
     }
     let refusal = || refused(format!("PostgreSQL: {message}"));
-    let not_whole = || {
-        refused(format!("the schema {schema} is not whole: {message}"))
+    let incomplete = || {
+        refused(format!("the schema {schema} is incomplete: {message}"))
             .with_hint("drop it when nobody uses it, or name another: ?schema=NAME; then init it")
     };
     let said = match (code, class) {
         // Without that table there is none; without another one or a function, a part of it.
-        (&SqlState::UNDEFINED_TABLE, _) if !message.contains(".about") => not_whole(),
-        (&SqlState::UNDEFINED_FUNCTION | &SqlState::UNDEFINED_COLUMN, _) => not_whole(),
+        (&SqlState::UNDEFINED_TABLE, _) if !message.contains(".about") => incomplete(),
+        (&SqlState::UNDEFINED_FUNCTION | &SqlState::UNDEFINED_COLUMN, _) => incomplete(),
         (&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME, _) => refused(format!(
             "there is no schema {schema} for locks in this database"
         ))

@@ -332,7 +332,7 @@ pub(crate) async fn drive(mut connection: Wire, mut hear: impl FnMut(AsyncMessag
 fn late(server: &str, what: &str) -> StoreError {
     let message = format!("PostgreSQL at {server} {what} in time");
     StoreError::new(ErrorKind::Unavailable, message)
-        .with_hint("look at the server, and at a pooler before it: that waits for its server")
+        .with_hint("check the server, and a pooler before it, which may wait for the server")
 }
 
 /// A column, which is of the type that the schema says unless somebody has changed it.

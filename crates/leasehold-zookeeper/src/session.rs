@@ -119,21 +119,22 @@ impl Sessions {
         if let Some((scheme, secret)) = &route.login {
             connector = connector.with_auth(scheme, secret);
         }
-        let begun = clock::of_machine();
-        let connected = timeout(limit, connector.connect(&route.hosts)).await;
-        let connected = connected.map_err(|_| self.late("gave no session"))?;
-        if let Err(Error::NoHosts | Error::Timeout) = connected {
-            let left = limit.saturating_sub(clock::of_machine().since(begun));
-            let causes = self.causes(left.min(PROBE_LIMIT)).await;
-            return Err(errors::unreachable(&causes, &self.options));
-        }
-        connected.map_err(|error| self.meaning(error))
+        let connect = async {
+            match connector.connect(&route.hosts).await {
+                Err(Error::NoHosts | Error::Timeout) => {
+                    Err(errors::unreachable(&self.causes().await, &self.options))
+                }
+                connected => connected.map_err(|error| self.meaning(error)),
+            }
+        };
+        let connected = timeout(limit, connect).await;
+        connected.map_err(|_| self.late("gave no session"))?
     }
 
     /// Why the servers give no session, which the client crate does not say.
-    async fn causes(&self, limit: Duration) -> String {
-        let probe = move |server: String| async move {
-            let cause = timeout(limit, cause(&server)).await;
+    async fn causes(&self) -> String {
+        let probe = |server: String| async move {
+            let cause = timeout(PROBE_LIMIT, cause(&server)).await;
             let cause = cause.unwrap_or(Ok("no answer in time"));
             cause.map_or_else(|error| error.to_string(), str::to_owned)
         };
@@ -256,8 +257,8 @@ async fn cause(server: &str) -> io::Result<&'static str> {
     let mut said = Vec::new();
     stream.take(256).read_to_end(&mut said).await?;
     Ok(match said.starts_with(b"This ZooKeeper instance is not") {
-        true => "it is not serving requests, as without a majority of its ensemble",
-        false => "it gives no session",
+        true => "a server serves no requests, as without a majority of its ensemble",
+        false => "a server gives no session",
     })
 }
 
@@ -288,7 +289,7 @@ mod tests {
         let sessions = Sessions::new(ZooKeeperOptions::from_url(&url).unwrap());
         let said = sessions.get().await.err().unwrap().to_string();
         assert!(said.contains("reached: Connection refused"), "{said}");
-        assert!(said.contains(", it is not serving requests"), "{said}");
+        assert!(said.contains(", a server serves no requests"), "{said}");
     }
 
     /// As an administrator does it, while a client has asked nothing for a while.

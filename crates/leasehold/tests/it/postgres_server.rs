@@ -75,7 +75,7 @@ async fn a_schema_that_is_not_there_is_made_once() {
     // As where a part of it was restored: there is nothing to make.
     sql(url, "drop function {schema}.news");
     let error = client.inspect("k").await;
-    let error = fails(error, ErrorKind::Refused, &["is not whole", "news("]);
+    let error = fails(error, ErrorKind::Refused, &["is incomplete", "news("]);
     hints(&error, "name another");
     sql(url, "update {schema}.about set version = 9");
     let refused = leasehold::connect(url).await.unwrap_err();

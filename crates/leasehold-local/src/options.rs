@@ -126,8 +126,9 @@ impl LocalOptions {
         let is_number = group.bytes().all(|byte| byte.is_ascii_digit());
         let has_odd = group.contains(|c: char| c.is_control() || matches!(c, ':' | ',' | '/'));
         if group.is_empty() || has_odd || is_number && Group::number(group).is_none() {
+            let why = format!("{group:?} is no group");
             let hint = "write the name or the number of a group, e.g. local:/some/dir?group=ops";
-            return Err(Invalid::new(format!("{group:?} is no group"), hint));
+            return Err(Invalid::new(why, hint));
         }
         if self.directory.is_none() {
             return Err(Invalid::new(
@@ -173,17 +174,15 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
     }
     let decoded: Vec<u8> = percent_decode_str(path).collect();
     if decoded.contains(&0) {
-        return Err(Invalid::plain(format!(
-            "the path {path:?} contains a zero byte"
-        )));
+        let why = format!("the path {path:?} contains a zero byte");
+        return Err(Invalid::plain(why));
     }
     let slashes = decoded.iter().take_while(|byte| **byte == b'/').count();
     let rest = &decoded[slashes..];
     if slashes == 2 {
-        return Err(Invalid::new(
-            format!("{path:?} names a host: a local store is on this machine"),
-            format!("write local:/{}", percent_encode(rest, RESERVED)),
-        ));
+        let why = format!("{path:?} names a host: a local store is on this machine");
+        let rest = percent_encode(rest, RESERVED);
+        return Err(Invalid::new(why, format!("write local:/{rest}")));
     }
     if slashes == 0 {
         return Err(relative(&String::from_utf8_lossy(rest)));
@@ -193,8 +192,9 @@ fn directory(path: &str) -> Result<Option<PathBuf>, Invalid> {
 }
 
 fn relative(path: &str) -> Invalid {
+    let why = format!("the directory {path:?} is not absolute");
     let hint = "processes in other directories must find it too: write local:/some/dir";
-    Invalid::new(format!("the directory {path:?} is not absolute"), hint)
+    Invalid::new(why, hint)
 }
 
 #[cfg(test)]

@@ -224,57 +224,52 @@ impl Pool {
     pub(crate) async fn connect_to(&self, config: &Config) -> Result<(Client, Wire), StoreError> {
         let only_listens = *config != self.options.config;
         let way = &self.ways[usize::from(only_listens)];
-        let hosts = self.options.each_host(config).await;
+        let worked = self.worked.load(Ordering::Relaxed);
+        let passes = |error: StoreError| match worked {
+            true => error.into_unavailable(),
+            false => error,
+        };
+        let hosts = self.options.each_host(config).await.map_err(passes)?;
         let mut pause = AGAIN.0;
-        if let (Ok(hosts), Some(last)) = (&hosts, &mut *lock(&way.refused))
-            && last.hosts == *hosts
+        if let Some(last) = &mut *lock(&way.refused)
+            && last.hosts == hosts
         {
             let now = clock::now();
             if now < last.next {
                 return Err(last.error.clone());
             }
             // Leases may wait for statements, and must not end meanwhile.
-            if only_listens || !self.worked.load(Ordering::Relaxed) {
+            if only_listens || !worked {
                 pause = (2 * last.pause).min(AGAIN.1);
             }
             // Others wait for what comes of this one.
             last.next = now + pause;
         }
-        let opened = match &hosts {
-            Ok(hosts) => self.open(config, hosts, &way.host).await,
-            Err(error) => Err(error.clone()),
-        };
-        let is_open = matches!(opened, Ok(Ok(_)));
-        let worked = self.worked.fetch_or(is_open, Ordering::Relaxed);
-        let may_change = self.options.access.may_change() || config.get_password().is_none();
-        let is_login = matches!(&opened, Ok(Err(error)) if errors::is_of_login(error));
-        let (may_pass, error) = match opened {
-            Ok(Ok(connected)) => {
+        let opened = self.open(config, &hosts, &way.host).await;
+        let error = match opened.map_err(passes)? {
+            Ok(connected) => {
+                self.worked.store(true, Ordering::Relaxed);
                 *lock(&way.refused) = None;
                 return Ok(connected);
             }
-            Ok(Err(error)) => {
-                // Without a code it is of this side: the file of passwords may be written just now.
-                let may_pass = error.code().is_none() || may_change && is_login;
-                let error = match tls::failure(&error, &server(config)) {
-                    Some(said) => said.with_source(error),
-                    None => self.meaning_at(config, error),
-                };
-                (may_pass, error)
-            }
-            Err(error) => (true, error),
+            Err(error) => error,
         };
-        let error = match worked && may_pass {
-            true => error.into_unavailable(),
-            false => error,
+        let is_login = errors::is_of_login(&error);
+        let may_change = self.options.access.may_change() || config.get_password().is_none();
+        // Without a code it is of this side: the file of passwords may be written just now.
+        let may_pass = error.code().is_none() || may_change && is_login;
+        let error = match tls::failure(&error, &server(config)) {
+            Some(said) => said.with_source(error),
+            None => self.meaning_at(config, error),
         };
-        let refusal = |hosts| Refusal {
+        let error = if may_pass { passes(error) } else { error };
+        let refusal = || Refusal {
             hosts,
             error: error.clone(),
             next: clock::now() + pause,
             pause,
         };
-        *lock(&way.refused) = hosts.ok().filter(|_| is_login).map(refusal);
+        *lock(&way.refused) = is_login.then(refusal);
         Err(error)
     }
 

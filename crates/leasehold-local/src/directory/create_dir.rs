@@ -57,8 +57,9 @@ fn open(path: &Path) -> Result<(OwnedFd, Stat), StoreError> {
     let failed = |errno| failed(path, "make", errno);
     let shown = path.display();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        let message = format!("{shown} cannot be made");
         let hint = "name a directory in it with local:/some/dir?group=NAME";
-        return Err(refused(format!("{shown} cannot be made"), hint));
+        return Err(refused(message, hint));
     };
     let found =
         open_dir::find(parent, Makes::Nothing).map_err(|error| match rustix::fs::stat(parent) {

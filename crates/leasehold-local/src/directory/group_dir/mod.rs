@@ -199,8 +199,8 @@ fn part(
         Ok(opened) => opened,
         Err(Errno::NOENT) => return Err(Wrong::Missing(&whole, group).at(path)),
         Err(Errno::LOOP | Errno::NOTDIR) => {
-            let hint = "only root and the owner can have put it there: look at it, and remove it";
             let message = format!("{} is no directory", whole.display());
+            let hint = "only root and the owner can have put it there: look at it, and remove it";
             return Err(refused(message, hint));
         }
         Err(errno) => {

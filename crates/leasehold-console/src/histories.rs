@@ -113,35 +113,42 @@ pub(crate) fn no_room() -> String {
     format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
-/// A key now, and then its history. One looks at a time, and pays before for what was read last.
-/// One whose server hangs is not waited for.
+/// A key now, and then its history. One looks at a time, and is waited for no longer than a turn if
+/// a server hangs.
 #[cfg(feature = "serve")]
 pub(crate) async fn look(
     client: &Client,
     key: &str,
     looks: &tokio::sync::Mutex<LoadLimit>,
 ) -> Result<(KeyView, History), Error> {
-    let mut load = looks.lock().await;
-    load.pause_up_to(LONGEST_PAUSE).await;
+    let mut load = turn(looks).await;
     let mut seen = pin!(client.inspect(key));
-    let seen = match timeout(LONGEST_TURN, &mut seen).await {
-        Ok(seen) => seen?,
-        Err(_) => {
-            drop(load);
-            let seen = seen.await?;
-            load = looks.lock().await;
-            seen
-        }
+    let seen = if let Ok(seen) = timeout(LONGEST_TURN, &mut seen).await {
+        seen?
+    } else {
+        drop(load);
+        let seen = seen.await?;
+        load = turn(looks).await;
+        seen
     };
     let view = KeyView::from(&seen);
     let newest = async {
-        load.measure_round_trip(client).await;
+        // It asks for a key that may be on another server.
+        let _ = timeout(LONGEST_TURN, load.measure_round_trip(client)).await;
         let (mut log, mut newest) = (open(client, key)?, Vec::new());
         while read_page(&mut log, &mut newest, &mut load).await? {}
         Ok::<_, Error>(newest)
     };
     let history = newest.await.map_err(|error| error.to_string());
     Ok((view, Some(history)))
+}
+
+/// Waits for a turn, and pays for what was read last.
+#[cfg(feature = "serve")]
+async fn turn(looks: &tokio::sync::Mutex<LoadLimit>) -> tokio::sync::MutexGuard<'_, LoadLimit> {
+    let mut load = looks.lock().await;
+    load.pause_up_to(LONGEST_PAUSE).await;
+    load
 }
 
 fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {

@@ -28,12 +28,12 @@ const BUFFER: usize = 16;
 pub struct Load(Arc<Mutex<LoadLimit>>);
 
 impl Load {
-    /// Pauses for what the feed that has ended owes.
+    /// Pauses for a part of what the feed that has ended owes. The next one pays the rest.
     #[cfg(feature = "serve")]
-    pub(crate) async fn pause(&self) {
+    pub(crate) async fn pause_up_to(&self, longest: Duration) {
         let mut load = self.0.lock().await;
         load.give_back();
-        load.pause_up_to(crate::load_limit::MOST_LEFT).await;
+        load.pause_up_to(longest).await;
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
         yield_now().await;
         drop(updates);
         let begun = Instant::now();
-        load.pause().await;
+        load.pause_up_to(second * 4).await;
         assert!(begun.elapsed() >= second * 19 / 5);
     }
 }

@@ -13,7 +13,7 @@ const NEAR: Duration = Duration::from_micros(500);
 /// No look takes so long: one that seems to was under way while this process or the server was stopped.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The longest pause that is left for others.
-pub(crate) const MOST_LEFT: Duration = Duration::from_secs(5);
+const MOST_LEFT: Duration = Duration::from_secs(5);
 /// A key to measure a round trip with. It need not be in use.
 const PROBE: &str = "leasehold/probe";
 

@@ -19,6 +19,8 @@ use crate::view::time;
 const LINGER: Duration = Duration::from_secs(5);
 /// How long a request waits for the first data: less than a scrape of Prometheus takes at most.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// How long the first data waits for what was read before. The store has the rest of the patience.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How many keys are read once in an interval, because somebody looks at them.
 const MOST_SHOWN: usize = 1000;
 /// How many tables are kept for those who ask for the same.
@@ -67,7 +69,7 @@ impl Reader {
                 if woken.wait_for(|looks| !looks.is_empty()).await.is_err() {
                     return;
                 }
-                load.pause().await;
+                load.pause_up_to(LONGEST_PAUSE).await;
                 let (shows, shown) = watch::channel(Vec::new());
                 let (client, load) = (client.clone(), load.clone());
                 let mut updates = feed::begin(client, interval, load, "*", Some(shown));
@@ -91,6 +93,8 @@ impl Reader {
                         },
                     }
                 }
+                // Nothing is read any more.
+                drop(updates);
                 // What was found last is true no more: who looks next waits for what is true then.
                 let failed = known.borrow().failure.is_some();
                 known.send_modify(|table| (table.complete, table.failure) = (false, None));

@@ -34,7 +34,6 @@ def leasehold_aio(leasehold_url: str) -> Iterator[aio.Client]:
     """A client of the same store for the event loop in which the test first uses it."""
     client = aio.connect(leasehold_url)
     yield client
-    client._leave()
     _native.Client.close([client._core], 5).wait()  # Its event loop may have ended.
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import gc
 import subprocess
 import threading
 
@@ -13,7 +12,7 @@ import leasehold_lock as lh
 import pytest
 from test_processes import script
 
-before, stopped = [], []
+before = []
 threads, tasks = faces.Threads(), faces.Tasks()
 
 
@@ -43,26 +42,6 @@ def test_both_clients_are_of_one_store(leasehold, leasehold_aio, leasehold_url):
 def test_a_client_for_tasks_is_closed_after_its_loop(leasehold_aio):
     assert before and not before[-1].is_valid()
     assert leasehold_aio.url is None
-
-
-def test_a_loop_may_stop_while_a_task_waits(leasehold_aio):
-    async def begin():
-        lease = await leasehold_aio.mutex("k").lease()
-        waits = asyncio.ensure_future(leasehold_aio.mutex("k").lease())
-        await faces.waiting(tasks, leasehold_aio, "k", 1)
-        return waits, lease
-
-    loop = asyncio.new_event_loop()
-    stopped.extend([loop, leasehold_aio, *loop.run_until_complete(begin())])
-
-
-def test_the_end_of_a_test_has_not_waited_for_that_task():
-    loop, client, waits, _ = stopped
-    left = gc.get_referents(client._bridge._core)
-    assert not any(isinstance(it, asyncio.Future) for it in left)
-    waits.cancel()
-    loop.run_until_complete(asyncio.gather(waits, return_exceptions=True))
-    loop.close()
 
 
 def test_leases_end_when_the_clock_is_there(leasehold, leasehold_clock):

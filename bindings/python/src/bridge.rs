@@ -162,10 +162,12 @@ impl Bridge {
         if pending.is_empty() {
             py.detach(|| thread::park_timeout(CHILD_INTERVAL));
         }
-        pending.into_values().try_for_each(|call| {
+        let mut outcome = Ok(());
+        for call in pending.into_values() {
             forget(call.work);
-            settle(call.future.bind(py), Err(Failure::forked()))
-        })
+            outcome = outcome.and(settle(call.future.bind(py), Err(Failure::forked())));
+        }
+        outcome
     }
 
     /// Takes a step of each. The interpreter is left meanwhile: who forks may need it to go on.

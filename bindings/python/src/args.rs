@@ -24,7 +24,7 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let duration = duration.filter(|duration| *duration <= LONGEST);
     duration.ok_or_else(|| {
-        let message = format!("{what}={value:?} is not a time between 0 s and 366 days");
+        let message = format!("{what}={number:?} is not a time between 0 s and 366 days");
         let invalid = Invalid::new(message, "give a number of seconds, or a timedelta");
         Failure::from(invalid).into()
     })

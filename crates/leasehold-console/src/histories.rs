@@ -240,6 +240,22 @@ mod tests {
         assert!(begun.elapsed() >= LONGEST_PAUSE * 7 / 5);
     }
 
+    #[cfg(feature = "serve")]
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_was_answered_late_pays_for_what_others_have_read() {
+        let store = leasehold::testing::TestStore::new();
+        let client = store.connect().await.unwrap();
+        store.make_slow(LONGEST_TURN * 2);
+        let (looks, begun) = (tokio::sync::Mutex::<LoadLimit>::default(), Instant::now());
+        let other = async {
+            tokio::time::sleep(LONGEST_TURN * 3 / 2).await;
+            looks.lock().await.record(LONGEST_PAUSE / 20, 1);
+        };
+        let (seen, ()) = tokio::join!(look(&client, "k", &looks), other);
+        seen.unwrap();
+        assert!(begun.elapsed() >= LONGEST_TURN * 2 + LONGEST_PAUSE * 19 / 20);
+    }
+
     /// Its server may hang, while those of other keys do not.
     #[cfg(feature = "serve")]
     #[tokio::test(start_paused = true)]

@@ -77,11 +77,7 @@ impl Reader {
                     send_if_other(&shows, all_shown(&woken.borrow(), &known.borrow()));
                     tokio::select! {
                         told = updates.recv() => {
-                            // It has failed, and what it has read may not be answered for ever.
-                            let Some(update) = told else {
-                                sleep(AFTER_ERROR).await;
-                                break;
-                            };
+                            let Some(update) = told else { break };
                             known.send_if_modified(|table| {
                                 let before = table.version;
                                 table.take(update, Instant::now());
@@ -93,10 +89,9 @@ impl Reader {
                         },
                     }
                 }
-                // Nothing is read any more.
+                let failed = updates.is_closed() || known.borrow().failure.is_some();
                 drop(updates);
                 // What was found last is true no more: who looks next waits for what is true then.
-                let failed = known.borrow().failure.is_some();
                 known.send_modify(|table| (table.complete, table.failure) = (false, None));
                 if failed {
                     sleep(AFTER_ERROR).await;

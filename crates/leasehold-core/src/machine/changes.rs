@@ -131,7 +131,7 @@ impl ClaimMachine {
         let said = heard.ok().filter(|heard| !heard.is_short());
         // What it says of the claim counts even if nobody waits for it any more.
         let counts = said.is_some_and(|heard| self.note_identity(renew, &heard.reply, now));
-        // That the store has no notes says nothing of the lease: it is renewed without one.
+        // That a store has no notes, or does not downgrade, says nothing of the lease.
         let asks_more = renew.note.is_some() || renew.downgrade;
         let is_refused = asks_more && matches!(heard, Err(Failure::Refused));
         if let Stage::Held(renewal) = &mut self.stage

@@ -8,9 +8,9 @@ use leasehold_store::StoreError;
 use redis::Value;
 
 use super::multiplexed::Connection;
-use super::step::run;
+use super::step::Delivery;
 use crate::codec::record::Bytes;
-use crate::codec::script::{self, Gate, INIT, TOUCH, micros};
+use crate::codec::script::{self, Gate, INIT, Request, TOUCH, micros};
 use crate::errors;
 
 impl Gate {
@@ -36,7 +36,8 @@ impl Gate {
     ) -> Result<(), StoreError> {
         let starting: &[u8] = if starts { b"1" } else { b"0" };
         let arguments: [&[u8]; 2] = [&self.terms, starting];
-        match run(wire, &TOUCH, &self.marker, &arguments).await? {
+        let call = Request::call(&TOUCH, &self.marker, &arguments);
+        match wire.run(Delivery::Plain, &call).await?.value {
             Value::ServerError(error) if matches!(error.code(), "LHFOREIGN" | "NOPERM") => {
                 Err(errors::of_server(&error))
             }
@@ -71,8 +72,9 @@ pub(crate) async fn mark(
 ) -> Result<Marked, StoreError> {
     let quarantine = micros(terms.quarantine).to_string();
     let arguments = [&*wire.server.run_id, &terms.set, &quarantine].map(str::as_bytes);
-    let value = run(wire, &INIT, &marker_key(prefix), &arguments).await?;
-    let (left, became) = read_left(&value)?;
+    let marker = marker_key(prefix);
+    let call = Request::call(&INIT, &marker, &arguments);
+    let (left, became) = read_left(&wire.run(Delivery::Plain, &call).await?.value)?;
     Ok(match became {
         1 => Marked::New,
         2 => Marked::Moved { left },

@@ -3,8 +3,9 @@
 //!
 //! # Which way a step takes
 //! A store makes a [`Request`](crate::codec::script::Request) of a command: a script, its keys and
-//! its arguments. [`Route`](crate::routing::Route) knows where the keys are, `step` sends the
-//! script, and what else is under way decides how:
+//! its arguments. [`Route`](crate::routing::Route) knows where the keys are, the
+//! [`Connection`](multiplexed::Connection) runs the script (`step`), and what else is under way
+//! decides how:
 //!
 //! ```text
 //!  queue, classic, quorum            one Request
@@ -12,11 +13,11 @@
 //!  routing            one server, or ─────┴───── a cluster
 //!                     its primary                     │
 //!                         │                   the node of the slot;
-//!  step::ask_primary  waits for the           MOVED, ASK: the next one
+//!                     waits for the           MOVED, ASK: the next one
 //!                     connection; a server            │
 //!                     that is none: again             │
 //!                         └────────────┬──────────────┘
-//!  step::send              by its hash (EVALSHA);
+//!  step                    by its hash (EVALSHA);
 //!                          NOSCRIPT: once more in full (EVAL)
 //!                                      │
 //!        ┌───────────────────┬─────────┴──────────┬───────────────────┐

@@ -1,4 +1,4 @@
-//! A step: a script, sent to the primary and answered.
+//! A step: a script, sent over a connection and answered.
 //!
 //! A script is sent by its hash. Where the server does not know it, nothing has run, and it is
 //! sent once more in full (`EVAL`), which also makes it known. No other way is needed, and this one
@@ -10,11 +10,10 @@ use std::sync::atomic::Ordering;
 use leasehold_core::{ClaimId, Reply, StoreTime};
 use leasehold_store::{Acknowledged, Answer, StoreError};
 use redis::Value;
-use tokio::time::Instant;
+use tokio::sync::MutexGuard;
 
-use super::manager::ConnectionManager;
 use super::multiplexed::Connection;
-use crate::codec::script::{Request, Script};
+use crate::codec::script::Request;
 use crate::errors;
 
 /// How the answer to a script comes to count.
@@ -29,13 +28,20 @@ pub(crate) enum Delivery<'a> {
     Asking,
 }
 
-/// What is known of an answer besides the reply, such as who else has it.
-pub(crate) struct Context {
+/// What a script answered, and what is known of that, such as who else has it.
+pub(crate) struct Answered {
+    pub(crate) value: Value,
     pub(crate) epoch: u64,
     pub(crate) acknowledged: Option<Result<Acknowledged, StoreError>>,
 }
 
-impl Context {
+impl Answered {
+    /// Whether it is the error with this code.
+    pub(crate) fn is_error(&self, code: &str) -> bool {
+        matches!(&self.value, Value::ServerError(error) if error.code() == code)
+    }
+
+    /// The answer of the store, if that was the reply.
     pub(crate) fn answer(&self, (reply, at): (Reply, StoreTime)) -> Result<Answer, StoreError> {
         let mut answer = Answer::new(reply, at, self.epoch);
         if answer.has_token() {
@@ -45,116 +51,77 @@ impl Context {
     }
 }
 
-/// Asks the primary to run a script. A server that says it is none has carried out nothing: the
-/// request goes to the next, for as long as an answer may take.
-pub(crate) async fn ask_primary(
-    shared: &Arc<ConnectionManager>,
-    delivery: Delivery<'_>,
-    request: &Request<'_>,
-) -> Result<(Value, Context), StoreError> {
-    let limit = shared.endpoint.options.response_timeout;
-    let mut end = None;
-    let mut goes_on = || Instant::now() < *end.get_or_insert_with(|| Instant::now() + limit);
-    loop {
-        let wire = shared.connection().await?;
-        let parted = wire.has_parted();
-        let (value, context) = send(&wire, delivery, request).await?;
-        match &value {
-            Value::ServerError(error) if errors::is_elsewhere(error) && goes_on() => wire.leave(),
-            // Behind one address are several servers, and keys lie apart.
-            Value::ServerError(error) if error.code() == "CROSSSLOT" && !parted => wire.part(),
-            _ => return Ok((value, context)),
-        }
-    }
-}
-
-/// Runs a script that needs to know nothing of the server, and whose answer counts at once.
-pub(crate) async fn run(
-    wire: &Arc<Connection>,
-    script: &Script,
-    key: &str,
-    arguments: &[&[u8]],
-) -> Result<Value, StoreError> {
-    let call = Request::call(script, key, arguments);
-    let (value, _) = send(wire, Delivery::Plain, &call).await?;
-    Ok(value)
-}
-
 /// How often a request that met `NOSCRIPT` relies on another to make the script known, before it
 /// does so itself. Twice, since the first that it waits for may be about another script.
 const RELIES: u32 = 2;
 
-pub(crate) async fn send(
-    wire: &Arc<Connection>,
-    delivery: Delivery<'_>,
-    request: &Request<'_>,
-) -> Result<(Value, Context), StoreError> {
-    for relied in 0..=RELIES {
-        let loads = wire.loads.load(Ordering::Acquire);
-        let sent = send_as(wire, delivery, request, false).await?;
-        if !matches!(&sent.0, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-            return Ok(sent);
-        }
-        // What is seldom needed does not make every request larger.
-        if relied < RELIES
-            && let Some(sent) = Box::pin(send_in_full(wire, delivery, request, loads)).await?
-        {
-            return Ok(sent);
+impl Connection {
+    /// Runs a script, by its hash or, once the server does not know that, in full.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        delivery: Delivery<'_>,
+        request: &Request<'_>,
+    ) -> Result<Answered, StoreError> {
+        let (mut turn, mut relied) = (None, 0);
+        loop {
+            let loads = self.loads.load(Ordering::Acquire);
+            let in_full = turn.is_some() || relied > RELIES;
+            let answered = self.send_script(delivery, request, in_full).await;
+            if turn.is_some() {
+                // Also in vain: those who wait find out for themselves, all at the same time.
+                self.loads.fetch_add(1, Ordering::AcqRel);
+            }
+            let answered = answered?;
+            if in_full || !answered.is_error("NOSCRIPT") {
+                return Ok(answered);
+            }
+            if relied < RELIES {
+                // What is seldom needed does not make every request larger.
+                turn = Box::pin(self.turn_to_load(delivery, loads)).await;
+            }
+            relied += u32::from(turn.is_none());
         }
     }
-    Box::pin(send_as(wire, delivery, request, true)).await
-}
 
-/// Sends the script in full; `None`: it is to be sent by hash again. All requests under way find
-/// out at once that the server does not know it, and one of them is enough to tell it: they take
-/// turns, and nothing is sent if there have been more `loads` since.
-async fn send_in_full(
-    wire: &Arc<Connection>,
-    delivery: Delivery<'_>,
-    request: &Request<'_>,
-    loads: u64,
-) -> Result<Option<(Value, Context)>, StoreError> {
-    let is_acknowledged =
-        wire.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
-    let _turn = wire.loading[usize::from(is_acknowledged)].lock().await;
-    if wire.loads.load(Ordering::Acquire) != loads {
-        return Ok(None);
+    /// The turn to send the script in full; `None`: it is to be sent by hash again. All requests
+    /// under way find out at once that the server does not know it, and one of them is enough to
+    /// tell it: they take turns, and nothing is sent if there have been more `loads` since.
+    async fn turn_to_load(&self, delivery: Delivery<'_>, loads: u64) -> Option<MutexGuard<'_, ()>> {
+        let is_acknowledged =
+            self.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
+        let turn = self.loading[usize::from(is_acknowledged)].lock().await;
+        (self.loads.load(Ordering::Acquire) == loads).then_some(turn)
     }
-    let sent = send_as(wire, delivery, request, true).await;
-    // Also in vain: those who wait find out for themselves, all at the same time.
-    wire.loads.fetch_add(1, Ordering::AcqRel);
-    sent.map(Some)
-}
 
-/// Sends a script by its hash or in full.
-async fn send_as(
-    wire: &Arc<Connection>,
-    delivery: Delivery<'_>,
-    request: &Request<'_>,
-    in_full: bool,
-) -> Result<(Value, Context), StoreError> {
-    if matches!(request, Request::Call { last: true, .. }) {
-        wire.batcher.landed();
+    /// Sends a script by its hash or in full.
+    async fn send_script(
+        self: &Arc<Self>,
+        delivery: Delivery<'_>,
+        request: &Request<'_>,
+        in_full: bool,
+    ) -> Result<Answered, StoreError> {
+        if matches!(request, Request::Call { last: true, .. }) {
+            self.batcher.landed();
+        }
+        // Read before sending: what is sent before the inbox is open may be answered with pushes
+        // that nobody hears.
+        let epoch = self.epoch();
+        let command = || request.command(in_full, self.terms());
+        let (value, acknowledged) = match (delivery, &self.acked_writer) {
+            (Delivery::Acknowledged(claims), Some(writer)) => {
+                let (value, by) = Box::pin(writer.send(self, command(), claims)).await?;
+                (Ok(value), Some(by))
+            }
+            (Delivery::Asking, _) => (Box::pin(self.send_asking(command())).await, None),
+            _ => {
+                let step = request.single().filter(|_| !in_full);
+                (self.send(step, command).await, None)
+            }
+        };
+        Ok(Answered {
+            value: value.map_err(errors::of_connection)?,
+            epoch,
+            acknowledged,
+        })
     }
-    // Read before sending: what is sent before the inbox is open may be answered with pushes that
-    // nobody hears.
-    let epoch = wire.epoch();
-    let command = || request.command(in_full, wire.terms());
-    let (value, acknowledged) = match (delivery, &wire.acked_writer) {
-        (Delivery::Acknowledged(claims), Some(writer)) => {
-            let (value, by) = Box::pin(writer.send(wire, command(), claims)).await?;
-            (Ok(value), Some(by))
-        }
-        (Delivery::Asking, _) => (Box::pin(wire.send_asking(command())).await, None),
-        _ => {
-            let step = request.single().filter(|_| !in_full);
-            (wire.send(step, command).await, None)
-        }
-    };
-    let value = value.map_err(errors::of_connection)?;
-    let context = Context {
-        epoch,
-        acknowledged,
-    };
-    Ok((value, context))
 }

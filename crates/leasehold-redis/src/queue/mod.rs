@@ -181,8 +181,8 @@ impl LockStore for RedisStore {
         };
         let (steps, all) = (&[step], false);
         let request = Request::Steps { steps, all };
-        let (value, context) = self.route.ask(delivery, &request).await?;
-        context.answer(script::read_reply(&value)?)
+        let answered = self.route.ask(delivery, &request).await?;
+        answered.answer(script::read_reply(&answered.value)?)
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
@@ -202,21 +202,23 @@ impl LockStore for RedisStore {
         }
         self.note_claim();
         let ids: Vec<_> = parts.iter().map(|(_, claim)| &claim.id).collect();
-        let (value, context) = self.route.ask(Delivery::Acknowledged(&ids), &steps).await?;
-        if matches!(&value, Value::ServerError(error) if error.code() == "TRYAGAIN") {
+        let answered = self.route.ask(Delivery::Acknowledged(&ids), &steps).await?;
+        if answered.is_error("TRYAGAIN") {
             // Their slot is on its way, and some have arrived before others.
             return Ok(None);
         }
-        Ok(Some(match script::read_replies(&value, parts.len())? {
-            Ok(replies) => {
-                let answers = replies.into_iter().map(|reply| context.answer(reply));
-                AllAnswer::All(answers.collect::<Result<_, _>>()?)
-            }
-            Err((part, reply)) => AllAnswer::NotAll {
-                part,
-                answer: context.answer(reply)?,
+        Ok(Some(
+            match script::read_replies(&answered.value, parts.len())? {
+                Ok(replies) => {
+                    let answers = replies.into_iter().map(|reply| answered.answer(reply));
+                    AllAnswer::All(answers.collect::<Result<_, _>>()?)
+                }
+                Err((part, reply)) => AllAnswer::NotAll {
+                    part,
+                    answer: answered.answer(reply)?,
+                },
             },
-        }))
+        ))
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {

@@ -9,12 +9,14 @@ use leasehold_core::Inbox;
 use leasehold_store::StoreError;
 use leasehold_store::sync::check_runtime;
 use redis::Value;
+use tokio::time::Instant;
 
 use self::cluster::{Cluster, RedisClusterOptions};
 use crate::codec::script::Request;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
-use crate::connection::step::{Context, Delivery, ask_primary};
+use crate::connection::step::{Answered, Delivery};
+use crate::errors;
 use crate::options::{RedisLayout, RedisOptions};
 
 /// The way from a key to its server.
@@ -79,22 +81,38 @@ impl Route {
         }
     }
 
-    /// Runs a script where its keys are.
+    /// Runs a script where its keys are. A server that says it is no primary has carried out
+    /// nothing: the request goes to the next, for as long as an answer may take.
     pub(crate) async fn ask(
         &self,
         delivery: Delivery<'_>,
         request: &Request<'_>,
-    ) -> Result<(Value, Context), StoreError> {
-        match self {
-            Self::One(shared) => ask_primary(shared, delivery, request).await,
+    ) -> Result<Answered, StoreError> {
+        let shared = match self {
+            Self::One(shared) => shared,
             // Following a slot is large, and must not make every request to one server larger.
-            Self::Cluster(cluster) => Box::pin(cluster.run(request)).await,
+            Self::Cluster(cluster) => return Box::pin(cluster.run(request)).await,
+        };
+        let limit = shared.endpoint.options.response_timeout;
+        let mut end = None;
+        let mut goes_on = || Instant::now() < *end.get_or_insert_with(|| Instant::now() + limit);
+        loop {
+            let wire = shared.connection().await?;
+            let parted = wire.has_parted();
+            let answered = wire.run(delivery, request).await?;
+            match &answered.value {
+                Value::ServerError(error) if errors::is_elsewhere(error) && goes_on() => {
+                    wire.leave();
+                }
+                // Behind one address are several servers, and keys lie apart.
+                _ if answered.is_error("CROSSSLOT") && !parted => wire.part(),
+                _ => return Ok(answered),
+            }
         }
     }
 
     /// The same where the value is all that counts.
     pub(crate) async fn read(&self, request: &Request<'_>) -> Result<Value, StoreError> {
-        let (value, _) = self.ask(Delivery::Plain, request).await?;
-        Ok(value)
+        Ok(self.ask(Delivery::Plain, request).await?.value)
     }
 }

@@ -37,7 +37,7 @@ use crate::connection::endpoint::{Endpoint, Place};
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Context, Delivery, send};
+use crate::connection::step::{Answered, Delivery};
 use crate::connection::target::{self, Common};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
@@ -108,7 +108,7 @@ impl Cluster {
     pub(crate) async fn run(
         self: &Arc<Self>,
         request: &Request<'_>,
-    ) -> Result<(Value, Context), StoreError> {
+    ) -> Result<Answered, StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
         let mut why = errors::silent(limit);
@@ -128,7 +128,7 @@ impl Cluster {
         slot: u16,
         request: &Request<'_>,
         why: &mut StoreError,
-    ) -> Result<(Value, Context), StoreError> {
+    ) -> Result<Answered, StoreError> {
         // The node to which the slot is on its way, if one was named.
         let (mut asking, mut unlogged, mut hops) = (None, None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));
@@ -151,22 +151,22 @@ impl Cluster {
             *why = errors::unavailable(UNANSWERED);
             // Before sending: what is sent before the inbox is open may go without pushes.
             let epoch = self.epoch();
-            let asked = send(&connection, delivery, unlogged.as_ref().unwrap_or(request));
+            let asked = connection.run(delivery, unlogged.as_ref().unwrap_or(request));
             let asked = self.unless_replaced(&address, delivery, asked);
-            let (answer, context) = asked.await.unwrap_or_else(|| Err(why.clone()))?;
-            let context = Context { epoch, ..context };
-            let Value::ServerError(said) = &answer else {
-                return Ok((answer, context));
+            let mut answered = asked.await.unwrap_or_else(|| Err(why.clone()))?;
+            answered.epoch = epoch;
+            let Value::ServerError(said) = &answered.value else {
+                return Ok(answered);
             };
             let Some(redirect) = Redirect::of(said, &address) else {
-                return Ok((answer, context));
+                return Ok(answered);
             };
             tracing::debug!(slot, %address, answer = said.code(), "sent on");
             hops += 1;
             match redirect {
                 Redirect::Moved(slot, node) => self.moved(slot, node),
                 Redirect::Ask(node) => asking = Some(node),
-                Redirect::Torn if request.keys().nth(1).is_some() => return Ok((answer, context)),
+                Redirect::Torn if request.keys().nth(1).is_some() => return Ok(answered),
                 // The audit log of a slot is a key of its own, and lies on the other node.
                 Redirect::Torn => unlogged = request.without_log(),
                 Redirect::Elsewhere => {

@@ -224,7 +224,7 @@ impl Client {
                 last => ControlFlow::Continue(last),
             }
         });
-        self.session.unless_closed(free).await.map_err(failed)
+        self.session.while_open(free).await.map_err(failed)
     }
 
     /// Lists the keys that are held or waited for, sorted by name. `pattern` is a glob (`*`, `?`,

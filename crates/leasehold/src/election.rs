@@ -10,7 +10,7 @@ use leasehold_store::debug;
 
 pub use self::observe::Leaders;
 use self::observe::leader;
-use crate::error::{Error, Operation};
+use crate::error::{Error, Operation, unless_busy};
 use crate::lease::{Lease, Released};
 use crate::lock::Lock;
 use crate::parts::{LeaseParts, Recovered};
@@ -89,9 +89,7 @@ impl Election {
     /// # Examples
     /// See [`Election`].
     pub async fn try_campaign(&self, note: impl AsRef<str>) -> Result<Option<Leadership>, Error> {
-        let how = LockOptions::at_once();
-        let lease = self.candidate(note)?.acquire_as(how).await?;
-        Ok(lease.map(|lease| Leadership { lease }))
+        unless_busy(self.campaign_opts(note, LockOptions::at_once()).await)
     }
 
     /// Joins the election, and waits at most `limit` to become the leader.
@@ -130,7 +128,7 @@ impl Election {
         note: impl AsRef<str>,
         how: LockOptions,
     ) -> Result<Leadership, Error> {
-        let lease = self.candidate(note)?.obtain(how).await?;
+        let lease = self.candidate(note)?.acquire_as(how).await?;
         Ok(Leadership { lease })
     }
 

@@ -192,6 +192,14 @@ impl std::error::Error for Error {
     }
 }
 
+/// What a call that does not wait has acquired: only a key that is busy lets it run out of time.
+pub(crate) fn unless_busy<T>(acquired: Result<T, Error>) -> Result<Option<T>, Error> {
+    match acquired {
+        Err(error) if error.is_timeout() => Ok(None),
+        acquired => acquired.map(Some),
+    }
+}
+
 /// A key that its caller names.
 pub(crate) fn check_key(operation: Operation, key: impl AsRef<str>) -> Result<Key, Error> {
     Key::new(key).map_err(|invalid| Error::new(operation, None, invalid.into()))

@@ -15,7 +15,7 @@ use crate::inspection::Inspection;
 use crate::lease::{Exclusive, Lease, LeaseKind};
 use crate::session::Session;
 use crate::session::acquire::OnProgress;
-use crate::session::request::{AcquireRequest, timed_out};
+use crate::session::request::AcquireRequest;
 use crate::waiting::LockOptions;
 
 /// A lock whose mode is a run-time value. The typed kinds of lock wrap it.
@@ -146,10 +146,11 @@ impl Lock {
         (terms.ttl, terms.waiter_ttl) = (ttl, waiter_ttl);
     }
 
+    /// Acquires the key, or fails: busy is a time-out.
     pub(crate) async fn acquire_as<K: LeaseKind>(
         &self,
         how: LockOptions,
-    ) -> Result<Option<Lease<K>>, Error> {
+    ) -> Result<Lease<K>, Error> {
         let (session, request) = (&self.session, &self.request);
         let deadlines = how.wait.deadlines(session);
         how.check(request).map_err(|error| self.error(error))?;
@@ -158,15 +159,8 @@ impl Lock {
         let progress: OnProgress<'_> = how.progress.as_ref().map(|_| &tell as _);
         let deadlocked = how.deadlocked(session, request);
         let acquired = session.acquire(request, deadlines, progress, deadlocked);
-        let acquired = acquired.await.map_err(|error| self.error(error))?;
-        let lease = |claim| Lease::new(claim, request, waited()).deliver();
-        Ok(acquired.ok().map(lease))
-    }
-
-    /// Acquires or fails: busy is a time-out here.
-    pub(crate) async fn obtain<K: LeaseKind>(&self, how: LockOptions) -> Result<Lease<K>, Error> {
-        let lease = self.acquire_as(how).await?;
-        lease.ok_or_else(|| self.error(timed_out()))
+        let claim = acquired.await.map_err(|error| self.error(error))?;
+        Ok(Lease::new(claim, request, waited()).deliver())
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {

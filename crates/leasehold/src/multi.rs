@@ -140,15 +140,7 @@ impl<K: LeaseKind> MultiLock<K> {
         Ok(seen.iter().any(|seen| !seen.holders.is_empty()))
     }
 
-    pub(crate) async fn obtain(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
-        let lease = self.acquire_as(how).await?;
-        lease.ok_or_else(|| self.lock.error(timed_out()))
-    }
-
-    pub(crate) async fn acquire_as(
-        &self,
-        how: LockOptions,
-    ) -> Result<Option<MultiLease<K>>, Error> {
+    pub(crate) async fn acquire_as(&self, how: LockOptions) -> Result<MultiLease<K>, Error> {
         let checked = how.check(&self.lock.request);
         checked.map_err(|error| self.lock.error(error))?;
         let session = &self.lock.session;
@@ -165,9 +157,9 @@ impl<K: LeaseKind> MultiLock<K> {
                 let waited = clock::now().since(deadlines.began);
                 let leases = claims.into_iter().zip(&requests);
                 let leases = leases.map(|(claim, request)| Lease::new(claim, request, waited));
-                return Ok(Some(self.lease(leases.collect())));
+                return Ok(self.lease(leases.collect()));
             }
-            Err(End::Busy(_)) if !deadlines.waits() => return Ok(None),
+            Err(End::Busy(_)) if !deadlines.waits() => return Err(self.lock.error(timed_out())),
             Err(_) => {}
         }
         let mut begun_again = 0;
@@ -176,22 +168,19 @@ impl<K: LeaseKind> MultiLock<K> {
             let mut leases = Vec::with_capacity(requests.len());
             let granted = self.one_by_one(&requests, deadlines, &how, begun_again, &mut leases);
             let granted = granted.await;
-            if let Ok(Ok(())) = granted {
-                return Ok(Some(self.lease(leases)));
+            if let Ok(true) = granted {
+                return Ok(self.lease(leases));
             }
             // An error of a release is told by nobody: what failed first counts.
             let released = timeout(deadlines.left(clock::now()), release_all(leases));
             released.await.ok();
-            match granted? {
-                Err(End::Busy(_)) => return Ok(None),
-                _ => begun_again += 1,
-            }
+            granted?;
+            begun_again += 1;
         }
     }
 
-    /// Claims the keys in the order of their names, each while holding the previous ones. How it
-    /// ended: another client has a key, and the caller does not wait; or a key was lost while
-    /// waiting for the others, and all must be claimed again.
+    /// Claims the keys in the order of their names, each while holding the previous ones. False if
+    /// one was lost while waiting for the others: all must be claimed again.
     async fn one_by_one(
         &self,
         requests: &[AcquireRequest],
@@ -199,7 +188,7 @@ impl<K: LeaseKind> MultiLock<K> {
         how: &LockOptions,
         begun_again: u32,
         leases: &mut Vec<Lease<K>>,
-    ) -> Result<Result<(), End>, Error> {
+    ) -> Result<bool, Error> {
         let session = &self.lock.session;
         let waited = || clock::now().since(deadlines.began);
         let tell = |position, rejoined| how.tell(position, waited(), rejoined + begun_again);
@@ -208,18 +197,13 @@ impl<K: LeaseKind> MultiLock<K> {
             let deadlocked = how.deadlocked(session, request);
             let acquired = tokio::select! {
                 biased;
-                _ = first_lost(leases) => return Ok(Err(End::Gone)),
+                _ = first_lost(leases) => return Ok(false),
                 acquired = session.acquire(request, deadlines, progress, deadlocked) => acquired,
             };
-            match acquired.map_err(Operation::Acquire.failed_on(&request.key))? {
-                Ok(claim) => leases.push(Lease::new(claim, request, waited())),
-                Err(end) => return Ok(Err(end)),
-            }
+            let claim = acquired.map_err(Operation::Acquire.failed_on(&request.key))?;
+            leases.push(Lease::new(claim, request, waited()));
         }
-        match leases.iter().all(Lease::is_valid) {
-            true => Ok(Ok(())),
-            false => Ok(Err(End::Gone)),
-        }
+        Ok(leases.iter().all(Lease::is_valid))
     }
 
     /// The lease of these parts, which are in the order of their names.

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
-use crate::session::request::{call_unanswered, timed_out};
+use crate::session::request::call_unanswered;
 use crate::sync::{sleep, timeout};
 use crate::waiting::{LockOptions, Wait};
 
@@ -240,21 +240,12 @@ impl Lock {
         })
     }
 
+    /// The lease of these parts if their claim exists, else a new one.
     pub(crate) async fn recover_as<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
-        how: LockOptions,
-    ) -> Result<Recovered<K>, Error> {
-        let recovered = self.go_on_or_acquire(parts, how).await?;
-        recovered.ok_or_else(|| self.error(timed_out()))
-    }
-
-    /// The lease of these parts if their claim exists, else a new one, unless the key is busy.
-    pub(crate) async fn go_on_or_acquire<K: LeaseKind>(
-        &self,
-        parts: &LeaseParts<K>,
         mut how: LockOptions,
-    ) -> Result<Option<Recovered<K>>, Error> {
+    ) -> Result<Recovered<K>, Error> {
         let deadlines = how.wait.deadlines(&self.session);
         let mut taken = self.take_over(parts, deadlines).await;
         // A store that cannot do it now is waited for, as where a lease is acquired.
@@ -263,7 +254,7 @@ impl Lock {
             if left.is_zero() || !deadlines.waits() {
                 break;
             }
-            let paused = self.session.unless_closed(async {
+            let paused = self.session.while_open(async {
                 sleep(pause.min(left)).await;
                 Ok(())
             });
@@ -274,10 +265,10 @@ impl Lock {
             *limit = deadlines.left_to_wait(clock::now());
         }
         let (lease, is_new) = match taken? {
-            Ok(lease) => (Some(lease), false),
+            Ok(lease) => (lease, false),
             Err(_) => (self.in_place_of(parts).acquire_as(how).await?, true),
         };
-        Ok(lease.map(|lease| Recovered { lease, is_new }))
+        Ok(Recovered { lease, is_new })
     }
 
     /// The lease, or why there is nothing to take.

@@ -101,7 +101,7 @@ impl Semaphore {
     /// # Examples
     /// See [`crate::Mutex::lock_opts`].
     pub async fn acquire_opts(&self, take: u32, how: LockOptions) -> Result<Lease<Permits>, Error> {
-        self.many(take).obtain(how).await
+        self.many(take).acquire_as(how).await
     }
 
     /// Changes the number of permits, if it is still the number of this handle, and returns a

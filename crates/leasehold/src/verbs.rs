@@ -215,7 +215,7 @@ macro_rules! locking {
             #[doc = concat!("See [`", stringify!($lock), "`].")]
             pub async fn $wait(&self $(, $take: $number)?) -> Result<$lease, crate::Error> {
                 let $this = self;
-                $of.obtain(crate::LockOptions::new()).await
+                $of.acquire_as(crate::LockOptions::new()).await
             }
 
             #[doc = concat!("Acquires ", $what, " if that is possible at once and nobody waits.")]
@@ -241,7 +241,7 @@ macro_rules! locking {
             /// ```
             pub async fn $attempt(&self $(, $take: $number)?) -> Result<Option<$lease>, crate::Error> {
                 let $this = self;
-                $of.acquire_as(crate::LockOptions::at_once()).await
+                crate::error::unless_busy($of.acquire_as(crate::LockOptions::at_once()).await)
             }
 
             #[doc = concat!("Waits for ", $what, " for at most `limit`.")]
@@ -275,7 +275,7 @@ macro_rules! locking {
                 limit: std::time::Duration,
             ) -> Result<$lease, crate::Error> {
                 let $this = self;
-                $of.obtain(crate::LockOptions::new().within(limit)).await
+                $of.acquire_as(crate::LockOptions::new().within(limit)).await
             }
 
             $(
@@ -303,7 +303,7 @@ macro_rules! locking {
                 /// ```
                 pub async fn $wait_opts(&self, how: crate::LockOptions) -> Result<$lease, crate::Error> {
                     let $this = self;
-                    $of.obtain(how).await
+                    $of.acquire_as(how).await
                 }
             )?
 
@@ -459,7 +459,8 @@ macro_rules! adopting {
                 $parts: &crate::LeaseParts<$kind>,
             ) -> Result<Option<crate::Recovered<$kind>>, crate::Error> {
                 let $this = self;
-                $of.go_on_or_acquire($parts, crate::LockOptions::at_once()).await
+                let recovered = $of.recover_as($parts, crate::LockOptions::at_once()).await;
+                crate::error::unless_busy(recovered)
             }
         }
     };

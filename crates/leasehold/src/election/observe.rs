@@ -113,7 +113,7 @@ impl Observer {
             }
             ControlFlow::Continue(leader.map(|leader| leader.expires_in))
         });
-        let change = self.session.unless_closed(change).await;
+        let change = self.session.while_open(change).await;
         change.map_err(Operation::Observe.failed_on(key))
     }
 }

@@ -12,7 +12,7 @@ use super::claim_handle::ClaimHandle;
 use super::request::{
     AcquireRequest, call_unanswered, id_taken, mismatch, quarantined, timed_out, too_late,
 };
-use super::shutdown::Closed;
+use super::shutdown::{Closed, UnderWay};
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
 use super::{Machine, Session, random_u64};
 use crate::clock;
@@ -28,8 +28,8 @@ pub(crate) type Outcome<T = ClaimHandle> = Result<Result<T, End>, StoreError>;
 pub(crate) type OnProgress<'a> = Option<&'a (dyn Fn(u64, u32) + Send + Sync)>;
 
 impl Session {
-    /// Acquires the key, unless it is busy and the caller does not wait. The call fails when
-    /// `deadlocked` completes.
+    /// Acquires the key. The call is out of time if the key is busy and the caller does not wait, and
+    /// fails when `deadlocked` completes.
     ///
     /// Dropping the future at any point leaves the queue in the background.
     pub(crate) async fn acquire(
@@ -38,7 +38,7 @@ impl Session {
         deadlines: Deadlines,
         progress: OnProgress<'_>,
         deadlocked: impl Future<Output = StoreError>,
-    ) -> Outcome {
+    ) -> Result<ClaimHandle, StoreError> {
         let waits = deadlines.waits();
         let polls = waits && (request.retry.is_some() || !self.store.capabilities().queueing);
         // By itself: whatever awaits this would have to move all of it otherwise.
@@ -57,10 +57,10 @@ impl Session {
                 acquired = acquire => acquired,
             }
         };
-        let acquiring = self.acquiring(request);
+        let (acquiring, _under_way) = self.acquiring(request);
         let acquired = self.while_open(acquire).instrument(acquiring.span()).await;
         acquiring.end(acquired.as_ref());
-        acquired
+        acquired?.map_err(|_busy| timed_out())
     }
 
     /// One claim after the other until one is granted, or busy. `waits` is what the
@@ -128,15 +128,20 @@ impl Session {
                 Err(end) => Err(claim.failed(request, end, deadlines)),
             }
         };
-        let acquiring = self.acquiring(request);
+        let (acquiring, _under_way) = self.acquiring(request);
         let adopted = self.while_open(adopt).instrument(acquiring.span()).await;
         acquiring.end(adopted.as_ref());
         adopted
     }
 
-    /// An acquisition that begins now.
-    pub(super) fn acquiring<'a>(&'a self, request: &'a AcquireRequest) -> Acquiring<'a> {
-        Acquiring::begin(&self.observers, &request.key, request.mode)
+    /// An acquisition that begins now, for which a shutdown waits.
+    pub(super) fn acquiring<'a>(
+        &'a self,
+        request: &'a AcquireRequest,
+    ) -> (Acquiring<'a>, UnderWay<&'a Self>) {
+        let under_way = UnderWay::new(self, |it| &it.under_way);
+        let acquiring = Acquiring::begin(&self.observers, &request.key, request.mode);
+        (acquiring, under_way)
     }
 
     /// A claim that is not asked for yet.

@@ -33,7 +33,8 @@ impl Session {
         requests: &[AcquireRequest],
         deadlines: Deadlines,
     ) -> Result<Result<Vec<ClaimHandle>, End>, FailedPart> {
-        let acquiring: Vec<_> = requests.iter().map(|it| self.acquiring(it)).collect();
+        let acquiring = requests.iter().map(|it| self.acquiring(it));
+        let (acquiring, _under_way): (Vec<_>, Vec<_>) = acquiring.unzip();
         let acquire = async { Ok(self.acquire_all_open(requests, deadlines, &acquiring).await) };
         let acquired = self.while_open(acquire).await;
         let acquired = acquired.unwrap_or_else(|closed| Err((0, closed)));

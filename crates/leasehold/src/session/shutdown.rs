@@ -127,20 +127,10 @@ pub(crate) fn would_block() -> StoreError {
 }
 
 impl Session {
-    /// Runs `work`, which makes claims, unless the client is closed before or during it. Then
-    /// `work` is dropped, which releases its claims. Its result is dropped too, since the
-    /// registry releases all held claims.
+    /// Runs `work`, unless the client is closed before or during it. Then `work` is dropped, which
+    /// releases the claims that it has made. Its result is dropped too, since the registry releases
+    /// all held claims. A shutdown waits for it only if it is [`UnderWay`].
     pub(crate) async fn while_open<T>(
-        self: &Arc<Self>,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let _under_way = UnderWay::new(&**self, |it| &it.under_way);
-        self.unless_closed(work).await
-    }
-
-    /// Runs `work`, which makes no claims, unless the client is closed before or during it: no
-    /// shutdown waits for it.
-    pub(crate) async fn unless_closed<T>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {

@@ -96,3 +96,5 @@ pub use port::opened;
 pub use port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 pub use records::{Records, Step, Taken, Transacted};
 pub use verbs::Verbs;
+#[doc(hidden)]
+pub use verbs::check_reply;

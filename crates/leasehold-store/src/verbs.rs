@@ -60,6 +60,18 @@ pub trait Verbs: LockStore {
 
 impl<S: LockStore + ?Sized> Verbs for S {}
 
+/// Refuses a reply to another command than `verb`.
+#[doc(hidden)]
+pub fn check_reply<R: TryFrom<Reply, Error = Reply>>(
+    reply: Reply,
+    verb: &str,
+) -> Result<R, StoreError> {
+    R::try_from(reply).map_err(|reply| {
+        let message = format!("the store answered {reply:?} to {verb}");
+        StoreError::new(ErrorKind::Corrupt, message)
+    })
+}
+
 type Stepped<R> = Result<Answer<R>, StoreError>;
 
 async fn take<R: TryFrom<Reply, Error = Reply>>(
@@ -69,12 +81,8 @@ async fn take<R: TryFrom<Reply, Error = Reply>>(
     command: Command,
 ) -> Stepped<R> {
     let answer = store.step(key, &command).await?;
-    let reply = R::try_from(answer.reply).map_err(|reply| {
-        let message = format!("the store answered {reply:?} to {verb}");
-        StoreError::new(ErrorKind::Corrupt, message)
-    })?;
     Ok(Answer {
-        reply,
+        reply: check_reply(answer.reply, verb)?,
         at: answer.at,
         epoch: answer.epoch,
         acknowledged: answer.acknowledged,

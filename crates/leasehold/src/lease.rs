@@ -137,12 +137,6 @@ impl<K: LeaseKind> Lease<K> {
         }
     }
 
-    /// Gives it to its caller.
-    pub(crate) fn deliver(self) -> Self {
-        self.claim.deliver();
-        self
-    }
-
     /// The same lease, as one of another kind.
     fn cast<J: LeaseKind>(self) -> Lease<J> {
         Lease {
@@ -457,12 +451,16 @@ impl<K: LeaseKind> Lease<K> {
 
     /// Changes the claim with a renewal, which prolongs it as its policy allows.
     async fn change(&self, operation: Operation, change: Change) -> Result<(), Error> {
-        let caller = self.claim.session.check_caller();
-        caller.map_err(|error| self.error(operation, error))?;
-        self.check_held(operation)?;
+        self.check_use(operation)?;
         let changed = self.claim.change(change).await;
         self.check_held(operation)?;
         self.outcome(operation, changed)
+    }
+
+    fn check_use(&self, operation: Operation) -> Result<(), Error> {
+        let caller = self.claim.session.check_caller();
+        caller.map_err(|error| self.error(operation, error))?;
+        self.check_held(operation)
     }
 
     fn outcome(&self, operation: Operation, changed: Changed) -> Result<(), Error> {
@@ -480,9 +478,7 @@ impl<K: LeaseKind> Lease<K> {
     /// Ends the validity, makes sure that the claim has one id for a whole TTL from now, and
     /// leaves it at the store for another client. Returns that id, and how often it was replaced.
     pub(crate) async fn hand_over(&self) -> Result<(ClaimId, u64), Error> {
-        let caller = self.claim.session.check_caller();
-        caller.map_err(|error| self.error(Operation::HandOver, error))?;
-        self.check_held(Operation::HandOver)?;
+        self.check_use(Operation::HandOver)?;
         self.outcome(Operation::HandOver, self.claim.hand_over().await)?;
         Ok(self.claim.identity())
     }

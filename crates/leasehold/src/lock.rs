@@ -160,7 +160,8 @@ impl Lock {
         let deadlocked = how.deadlocked(session, request);
         let acquired = session.acquire(request, deadlines, progress, deadlocked);
         let claim = acquired.await.map_err(|error| self.error(error))?;
-        Ok(Lease::new(claim, request, waited()).deliver())
+        claim.deliver();
+        Ok(Lease::new(claim, request, waited()))
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {

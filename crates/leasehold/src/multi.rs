@@ -210,7 +210,8 @@ impl<K: LeaseKind> MultiLock<K> {
     fn lease(&self, mut leases: Vec<Lease<K>>) -> MultiLease<K> {
         let named = |lease: &Lease<K>| self.keys.iter().position(|key| key == lease.key());
         leases.sort_by_key(named);
-        MultiLease::of(leases.into_iter().map(Lease::deliver).collect())
+        leases.iter().for_each(|lease| lease.claim.deliver());
+        MultiLease::of(leases)
     }
 }
 

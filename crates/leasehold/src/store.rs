@@ -33,7 +33,7 @@ pub use leasehold_store::{
     AllAnswer, Answer, AuditLog, ListPage, Listening, Listing, OnePage, Push, PushSink, Records,
     Step, Taken, Transacted, Verbs,
 };
-pub(crate) use leasehold_store::{report, scheme};
+pub(crate) use leasehold_store::{check_reply, report, scheme};
 
 /// What a URL means, without opening its store: for the command.
 #[doc(hidden)]

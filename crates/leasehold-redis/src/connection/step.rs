@@ -29,13 +29,13 @@ pub(crate) enum Delivery<'a> {
 }
 
 /// What a script answered, and what is known of that, such as who else has it.
-pub(crate) struct Answered {
+pub(crate) struct ScriptAnswer {
     pub(crate) value: Value,
     pub(crate) epoch: u64,
     pub(crate) acknowledged: Option<Result<Acknowledged, StoreError>>,
 }
 
-impl Answered {
+impl ScriptAnswer {
     /// Whether it is the error with this code.
     pub(crate) fn is_error(&self, code: &str) -> bool {
         matches!(&self.value, Value::ServerError(error) if error.code() == code)
@@ -61,7 +61,7 @@ impl Connection {
         self: &Arc<Self>,
         delivery: Delivery<'_>,
         request: &Request<'_>,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<ScriptAnswer, StoreError> {
         let (mut turn, mut relied) = (None, 0);
         loop {
             let loads = self.loads.load(Ordering::Acquire);
@@ -99,7 +99,7 @@ impl Connection {
         delivery: Delivery<'_>,
         request: &Request<'_>,
         in_full: bool,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<ScriptAnswer, StoreError> {
         if matches!(request, Request::Call { last: true, .. }) {
             self.batcher.landed();
         }
@@ -118,7 +118,7 @@ impl Connection {
                 (self.send(step, command).await, None)
             }
         };
-        Ok(Answered {
+        Ok(ScriptAnswer {
             value: value.map_err(errors::of_connection)?,
             epoch,
             acknowledged,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold_store::{PushSink, StoreError};
+use leasehold_store::{Listening, PushSink, StoreError, opened};
 use redis::{PushInfo, PushKind, Value};
 
 use super::manager::ConnectionManager;
@@ -33,20 +33,21 @@ impl ConnectionManager {
     pub(crate) fn open_inbox(
         self: &Arc<Self>,
         sink: &Arc<dyn PushSink>,
-    ) -> Result<Subscription, StoreError> {
+    ) -> Result<Box<dyn Listening>, StoreError> {
         self.inbox.open(Arc::clone(sink))?;
-        Ok(Subscription(Arc::clone(self)))
+        let shared = Arc::clone(self);
+        Ok(opened(move || shared.close_inbox()))
     }
 
     /// Opens the inbox on the connection that there is.
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: &Arc<dyn PushSink>,
-    ) -> Result<Subscription, StoreError> {
-        let subscription = self.open_inbox(sink)?;
+    ) -> Result<Box<dyn Listening>, StoreError> {
+        let listening = self.open_inbox(sink)?;
         let wire = self.connection().await?;
         self.subscribe(&wire).await?;
-        Ok(subscription)
+        Ok(listening)
     }
 
     /// Waits until the open inbox is subscribed, however long that takes.
@@ -78,20 +79,13 @@ impl ConnectionManager {
         wire.socket.signals.epoch.store(*epoch, Ordering::Release);
         Ok(())
     }
-}
 
-/// An open inbox; closed on drop.
-pub(crate) struct Subscription(Arc<ConnectionManager>);
-
-impl leasehold_store::Listening for Subscription {}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.0.inbox.close();
-        let Some(wire) = self.0.current() else { return };
+    fn close_inbox(self: &Arc<Self>) {
+        self.inbox.close();
+        let Some(wire) = self.current() else { return };
         wire.socket.signals.epoch.store(0, Ordering::Release);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(self);
             runtime.spawn(async move {
                 let _one_at_a_time = shared.subscribing.lock().await;
                 // Unless it was opened again meanwhile.

@@ -244,8 +244,8 @@ impl LockStore for RedisStore {
 
     async fn listen(&self, sink: Arc<dyn PushSink>) -> Result<Box<dyn Listening>, StoreError> {
         match &self.route {
-            Route::One(shared) => Ok(Box::new(shared.listen(&sink).await?)),
-            Route::Cluster(cluster) => Ok(Box::new(cluster.listen(sink).await?)),
+            Route::One(shared) => shared.listen(&sink).await,
+            Route::Cluster(cluster) => cluster.listen(sink).await,
         }
     }
 }

@@ -15,7 +15,7 @@ use self::cluster::{Cluster, RedisClusterOptions};
 use crate::codec::script::Request;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
-use crate::connection::step::{Answered, Delivery};
+use crate::connection::step::{Delivery, ScriptAnswer};
 use crate::errors;
 use crate::options::{RedisLayout, RedisOptions};
 
@@ -87,7 +87,7 @@ impl Route {
         &self,
         delivery: Delivery<'_>,
         request: &Request<'_>,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<ScriptAnswer, StoreError> {
         let shared = match self {
             Self::One(shared) => shared,
             // Following a slot is large, and must not make every request to one server larger.

@@ -7,7 +7,7 @@ use leasehold_core::{Command, Deadlines, End, GRACE, Reply, Transmit};
 
 use super::claim_handle::ClaimHandle;
 use super::request::{AcquireRequest, mismatch};
-use super::{Session, check_reply};
+use super::{Session, check_answer};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::observe::Acquiring;
@@ -138,7 +138,7 @@ fn answer_all(
         Ok(None) => Ok(Some(Err(ONE_BY_ONE))),
         Ok(Some(AllAnswer::All(answers))) => {
             for ((claim, sent), answer) in parts.zip(answers) {
-                let checked = check_reply(&sent.command, answer);
+                let checked = check_answer(&sent.command, answer);
                 claim.answer(sent, checked.map_err(Some));
             }
             Ok(Some(Ok(())))
@@ -148,7 +148,7 @@ fn answer_all(
                 let blocked_until = answer.at;
                 let busy = Reply::Busy { blocked_until };
                 let reply = if at == part { answer.reply } else { busy };
-                let checked = check_reply(&sent.command, Answer { reply, ..answer });
+                let checked = check_answer(&sent.command, Answer { reply, ..answer });
                 claim.answer(sent, Ok(checked.map_err(|error| (at, error))?));
             }
             match answer.reply {

@@ -37,7 +37,7 @@ use crate::connection::endpoint::{Endpoint, Place};
 use crate::connection::inbox::OwnInbox;
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
-use crate::connection::step::{Answered, Delivery};
+use crate::connection::step::{Delivery, ScriptAnswer};
 use crate::connection::target::{self, Common};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
@@ -108,7 +108,7 @@ impl Cluster {
     pub(crate) async fn run(
         self: &Arc<Self>,
         request: &Request<'_>,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<ScriptAnswer, StoreError> {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
         let mut why = errors::silent(limit);
@@ -128,7 +128,7 @@ impl Cluster {
         slot: u16,
         request: &Request<'_>,
         why: &mut StoreError,
-    ) -> Result<Answered, StoreError> {
+    ) -> Result<ScriptAnswer, StoreError> {
         // The node to which the slot is on its way, if one was named.
         let (mut asking, mut unlogged, mut hops) = (None, None, 0);
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, u64::from(slot));

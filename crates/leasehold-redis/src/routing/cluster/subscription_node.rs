@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use leasehold_store::{Listening, PushSink, StoreError};
+use leasehold_store::{Listening, PushSink, StoreError, opened};
 use tokio::time::sleep;
 
 use super::Cluster;
@@ -52,15 +52,12 @@ impl Cluster {
     pub(crate) async fn listen(
         self: &Arc<Self>,
         sink: Arc<dyn PushSink>,
-    ) -> Result<ClusterSubscription, StoreError> {
+    ) -> Result<Box<dyn Listening>, StoreError> {
         self.inbox.open(sink)?;
-        let subscription = ClusterSubscription {
-            cluster: Arc::clone(self),
-            looks_after: BackgroundTask::default(),
-        };
+        let (cluster, looks_after) = (Arc::clone(self), BackgroundTask::default());
         if !self.inbox.hears() {
             // Those who wait ask.
-            return Ok(subscription);
+            return Ok(opened(move || cluster.inbox.close()));
         }
         let (weak, tried) = (Arc::downgrade(self), AtomicBool::new(false));
         let nodes = Place::Any(Box::new(move || {
@@ -78,11 +75,15 @@ impl Cluster {
         // Its inbox is open, so it subscribes whenever it connects.
         let link = self.start(endpoint, false);
         *lock(&self.home) = Some(Arc::clone(&link));
-        subscription
-            .looks_after
-            .start(look_after(Arc::downgrade(&link)));
+        looks_after.start(look_after(Arc::downgrade(&link)));
+        let listening = opened(move || {
+            // With its connection, which is its subscription.
+            lock(&cluster.home).take();
+            cluster.inbox.close();
+            drop(looks_after);
+        });
         link.connection().await?;
-        Ok(subscription)
+        Ok(listening)
     }
 }
 
@@ -94,21 +95,5 @@ async fn look_after(link: Weak<ConnectionManager>) {
         if let Some(wire) = link.current() {
             wire.check(SILENCE).await;
         }
-    }
-}
-
-/// An open inbox; closed on drop.
-pub(crate) struct ClusterSubscription {
-    cluster: Arc<Cluster>,
-    looks_after: BackgroundTask,
-}
-
-impl Listening for ClusterSubscription {}
-
-impl Drop for ClusterSubscription {
-    fn drop(&mut self) {
-        // With its connection, which is its subscription.
-        lock(&self.cluster.home).take();
-        self.cluster.inbox.close();
     }
 }

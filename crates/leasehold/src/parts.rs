@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use leasehold_core::{ClaimId, Deadlines, End, Invalid, Key, Mode, Token};
+use leasehold_core::{ClaimId, Deadlines, Invalid, Key, Mode, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
-use crate::error::{Error, ErrorKind, Operation, StoreError};
+use crate::error::{Error, Operation, StoreError};
 use crate::lease::{Any, Exclusive, Lease, LeaseKind, Shared};
 use crate::lock::Lock;
 use crate::session::request::call_unanswered;
@@ -233,11 +233,7 @@ impl Lock {
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
         let deadlines = Wait::No.deadlines(&self.session);
-        let taken = self.take_over(parts, deadlines).await?;
-        taken.map_err(|why| {
-            let hint = "recover it instead: that makes a new claim in that case";
-            self.adopt_error(StoreError::new(ErrorKind::Lost, why).with_hint(hint))
-        })
+        self.take_over(parts, deadlines).await
     }
 
     /// The lease of these parts if their claim exists, else a new one.
@@ -264,19 +260,19 @@ impl Lock {
         if let Wait::For(limit) = &mut how.wait {
             *limit = deadlines.left_to_wait(clock::now());
         }
-        let (lease, is_new) = match taken? {
-            Ok(lease) => (lease, false),
-            Err(_) => (self.in_place_of(parts).acquire_as(how).await?, true),
+        let (lease, is_new) = match taken {
+            Err(gone) if gone.is_lost() => (self.in_place_of(parts).acquire_as(how).await?, true),
+            taken => (taken?, false),
         };
         Ok(Recovered { lease, is_new })
     }
 
-    /// The lease, or why there is nothing to take.
+    /// The lease; `Lost` if there is nothing to take.
     async fn take_over<K: LeaseKind>(
         &self,
         parts: &LeaseParts<K>,
         deadlines: Deadlines,
-    ) -> Result<Result<Lease<K>, &'static str>, Error> {
+    ) -> Result<Lease<K>, Error> {
         let checked = self.request.check();
         let checked = checked.and_then(|()| Ok(self.check_parts(&parts.written)?));
         checked.map_err(|error| self.adopt_error(error))?;
@@ -284,18 +280,8 @@ impl Lock {
         request.mode = parts.mode();
         let (id, version) = (parts.claim(), parts.version());
         let adopted = self.session.adopt(&request, id, version, deadlines).await;
+        let claim = adopted.map_err(|error| self.adopt_error(error))?;
         let waited = clock::now().since(deadlines.began);
-        let claim = match adopted.map_err(|error| self.adopt_error(error))? {
-            Ok(claim) => claim,
-            Err(End::Superseded) => {
-                let why = "another process has taken over the claim, or its id was replaced";
-                return Ok(Err(why));
-            }
-            Err(_) => {
-                let why = "the claim no longer exists: it was released or broken, or has expired";
-                return Ok(Err(why));
-            }
-        };
         let lease: Lease<K> = Lease::new(claim, &request, waited);
         if let Some(note) = &request.note {
             // Nobody is to find that of the holder before, such as its address.
@@ -304,7 +290,7 @@ impl Lock {
             let late = || call_unanswered(&request.terms, deadlines, false);
             noted.unwrap_or_else(|_| Err(lease.error(Operation::Proclaim, late())))?;
         }
-        Ok(Ok(lease))
+        Ok(lease)
     }
 
     /// Refuses parts that are not of a lease of this lock.
@@ -359,6 +345,7 @@ mod tests {
     use leasehold_store::memory::MemoryStore;
 
     use super::*;
+    use crate::error::ErrorKind;
     use crate::store::Verbs as _;
     use crate::{Client, Exclusive, Permits};
 

@@ -92,12 +92,8 @@ impl ClassicStore {
         self.route.redacted()
     }
 
-    fn prefix(&self) -> &str {
-        &self.route.options().prefix
-    }
-
     fn redis_key(&self, key: &Key) -> String {
-        format!("{}{key}", self.prefix())
+        format!("{}{key}", self.route.prefix())
     }
 
     /// Takes a step; `ttl`: in milliseconds.
@@ -289,8 +285,8 @@ impl LockStore for ClassicStore {
     }
 
     fn listing<'a>(&'a self, pattern: &str) -> Box<dyn Listing + 'a> {
-        let names = check_pattern(self.prefix(), pattern)
-            .map(|()| Names::new(self.route.clone(), self.prefix().to_owned(), pattern));
+        let names = check_pattern(self.route.prefix(), pattern)
+            .map(|()| Names::new(self.route.clone(), self.route.prefix().to_owned(), pattern));
         Box::new(NamedKeys::new(self, names))
     }
 

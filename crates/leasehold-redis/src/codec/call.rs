@@ -103,6 +103,8 @@ pub(crate) enum Request<'a> {
         arguments: &'a [&'a [u8]],
         last: bool,
     },
+    /// A command that is no script.
+    Plain(&'a Cmd),
 }
 
 impl<'a> Request<'a> {
@@ -120,6 +122,7 @@ impl<'a> Request<'a> {
         let (steps, key) = match *self {
             Self::Steps { steps, .. } | Self::Unlogged { steps, .. } => (steps, None),
             Self::Look { key } | Self::Call { key, .. } => (&[][..], Some(key)),
+            Self::Plain(_) => (&[][..], None),
         };
         steps.iter().map(|step| &*step.key).chain(key)
     }
@@ -136,6 +139,7 @@ impl<'a> Request<'a> {
             call
         };
         match *self {
+            Self::Plain(command) => command.clone(),
             Self::Steps { steps, all } => {
                 let size = steps.iter().map(|it| it.command.len() + it.key.len() + 32);
                 let beside = usize::from(terms.last.is_some())

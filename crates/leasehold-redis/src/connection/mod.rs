@@ -4,8 +4,8 @@
 //! # Which way a step takes
 //! A store makes a [`Request`](crate::codec::script::Request) of a command: a script, its keys and
 //! its arguments. [`Route`](crate::routing::Route) knows where the keys are, the
-//! [`Connection`](multiplexed::Connection) runs the script (`step`), and what else is under way
-//! decides how:
+//! [`Connection`](multiplexed::Connection) there runs the script, and what else is under way decides
+//! how:
 //!
 //! ```text
 //!  queue, classic, quorum            one Request
@@ -17,7 +17,7 @@
 //!                     connection; a server            │
 //!                     that is none: again             │
 //!                         └────────────┬──────────────┘
-//!  step                    by its hash (EVALSHA);
+//!  multiplexed             by its hash (EVALSHA);
 //!                          NOSCRIPT: once more in full (EVAL)
 //!                                      │
 //!        ┌───────────────────┬─────────┴──────────┬───────────────────┐

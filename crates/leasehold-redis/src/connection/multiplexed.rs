@@ -2,6 +2,10 @@
 //!
 //! If no request is in flight, a request is sent at once. The others are sent together by the
 //! batcher.
+//!
+//! A script is sent by its hash. Where the server does not know it, nothing has run, and it is
+//! sent once more in full (`EVAL`), which also makes it known. No other way is needed, and this one
+//! also works through proxies without `SCRIPT`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,7 +14,7 @@ use std::time::Duration;
 use leasehold_store::StoreError;
 use leasehold_store::sync::timeout;
 use redis::{Cmd, RedisResult, Value};
-use tokio::sync::oneshot;
+use tokio::sync::{MutexGuard, oneshot};
 use tokio::time::Instant;
 
 use super::acked_writer::AckedWriter;
@@ -19,14 +23,19 @@ use super::endpoint::{Endpoint, Opened};
 use super::handshake::Server;
 use super::manager::ConnectionManager;
 use super::socket::{Socket, closed, to};
+use super::step::{Delivery, ScriptAnswer};
 use crate::codec::audit::Audit;
-use crate::codec::script::{Step, Terms};
+use crate::codec::script::{Request, Terms};
 use crate::errors;
 use crate::std_ext::{BackgroundTask, lock};
 
 /// A connection on which nothing was answered for so long, of all that was
 /// asked and given up, is suspect.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
+
+/// How often a request that met `NOSCRIPT` relies on another to make the script known, before it
+/// does so itself. Twice, since the first that it waits for may be about another script.
+const RELIES: u32 = 2;
 
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
@@ -117,31 +126,93 @@ impl Connection {
         self.parted.load(Ordering::Relaxed)
     }
 
-    /// Sends one command and waits for its answer, which may be an error of the
-    /// server ([`Value::ServerError`]). May be dropped at any point. If it is a call for this one
-    /// `step`, it may travel with others.
-    pub(crate) async fn send(
+    /// Runs a script, by its hash or, once the server does not know that, in full.
+    pub(crate) async fn run(
         self: &Arc<Self>,
-        step: Option<&Arc<Step>>,
-        command: impl FnOnce() -> Cmd,
-    ) -> RedisResult<Value> {
-        let mut flight = InFlight::start(self);
-        let (answer, answered) = oneshot::channel();
-        match step {
-            _ if flight.alone => self.socket.send([(command(), to(answer))]),
-            Some(step) if !self.has_parted() => {
-                batch::send(self, (Work::Step(Arc::clone(step)), answer));
+        delivery: Delivery<'_>,
+        request: &Request<'_>,
+    ) -> Result<ScriptAnswer, StoreError> {
+        let (mut turn, mut relied) = (None, 0);
+        loop {
+            let loads = self.loads.load(Ordering::Acquire);
+            let in_full = turn.is_some() || relied > RELIES;
+            let answered = self.send(delivery, request, in_full).await;
+            if turn.is_some() {
+                // Also in vain: those who wait find out for themselves, all at the same time.
+                self.loads.fetch_add(1, Ordering::AcqRel);
             }
-            _ => batch::send(self, (Work::Command(command()), answer)),
+            let answered = answered?;
+            if in_full || !answered.is_error("NOSCRIPT") {
+                return Ok(answered);
+            }
+            if relied < RELIES {
+                // What is seldom needed does not make every request larger.
+                turn = Box::pin(self.turn_to_load(delivery, loads)).await;
+            }
+            relied += u32::from(turn.is_none());
         }
-        // The runtime of the connection has ended: nobody knows what was sent.
-        let answer = async { answered.await.unwrap_or_else(|_| Err(closed())) };
-        let answer = match self.server.named {
-            Some(_) => Box::pin(self.unless_dead(answer)).await,
-            None => answer.await,
+    }
+
+    /// The turn to send the script in full; `None`: it is to be sent by hash again. All requests
+    /// under way find out at once that the server does not know it, and one of them is enough to
+    /// tell it: they take turns, and nothing is sent if there have been more `loads` since.
+    async fn turn_to_load(&self, delivery: Delivery<'_>, loads: u64) -> Option<MutexGuard<'_, ()>> {
+        let is_acknowledged =
+            self.acked_writer.is_some() && matches!(delivery, Delivery::Acknowledged(_));
+        let turn = self.loading[usize::from(is_acknowledged)].lock().await;
+        (self.loads.load(Ordering::Acquire) == loads).then_some(turn)
+    }
+
+    /// Sends a request, a script by its hash or in full, and waits for its answer, which may be an
+    /// error of the server ([`Value::ServerError`]). May be dropped at any point. A single step may
+    /// travel with others.
+    async fn send(
+        self: &Arc<Self>,
+        delivery: Delivery<'_>,
+        request: &Request<'_>,
+        in_full: bool,
+    ) -> Result<ScriptAnswer, StoreError> {
+        if matches!(request, Request::Call { last: true, .. }) {
+            self.batcher.landed();
+        }
+        // Read before sending: what is sent before the inbox is open may be answered with pushes
+        // that nobody hears.
+        let epoch = self.epoch();
+        let command = || request.command(in_full, self.terms());
+        if let (Delivery::Acknowledged(claims), Some(writer)) = (delivery, &self.acked_writer) {
+            let (value, by) = Box::pin(writer.send(self, command(), claims)).await?;
+            let acknowledged = Some(by);
+            return Ok(ScriptAnswer {
+                value,
+                epoch,
+                acknowledged,
+            });
+        }
+        let mut flight = InFlight::start(self);
+        let answer = if delivery == Delivery::Asking {
+            Box::pin(self.ask_asking(command())).await
+        } else {
+            let (answer, answered) = oneshot::channel();
+            match request.single().filter(|_| !in_full) {
+                _ if flight.alone => self.socket.send([(command(), to(answer))]),
+                Some(step) if !self.has_parted() => {
+                    batch::send(self, (Work::Step(Arc::clone(step)), answer));
+                }
+                _ => batch::send(self, (Work::Command(command()), answer)),
+            }
+            // The runtime of the connection has ended: nobody knows what was sent.
+            let answer = async { answered.await.unwrap_or_else(|_| Err(closed())) };
+            match self.server.named {
+                Some(_) => Box::pin(self.unless_dead(answer)).await,
+                None => answer.await,
+            }
         };
         self.note(&mut flight, &answer);
-        answer
+        Ok(ScriptAnswer {
+            value: answer.map_err(errors::of_connection)?,
+            epoch,
+            acknowledged: None,
+        })
     }
 
     /// Waits for an answer. A primary that Sentinels have replaced may be paused and resume later:
@@ -174,17 +245,14 @@ impl Connection {
 
     /// Sends a command with `ASKING` right before it: what others send at the same
     /// time does not come between, since a pipeline is written in one piece.
-    pub(crate) async fn send_asking(self: &Arc<Self>, command: Cmd) -> RedisResult<Value> {
-        let mut flight = InFlight::start(self);
-        let commands = [redis::cmd("ASKING"), command];
-        let answers = self.socket.ask_all(&commands).await;
-        let answer = answers.map(|answers| {
-            let refused = |answer: &Value| matches!(answer, Value::ServerError(_));
-            let first = answers.iter().position(refused).unwrap_or(1);
-            answers.into_iter().nth(first).unwrap_or(Value::Nil)
-        });
-        self.note(&mut flight, &answer);
-        answer
+    async fn ask_asking(&self, command: Cmd) -> RedisResult<Value> {
+        let answers = self
+            .socket
+            .ask_all(&[redis::cmd("ASKING"), command])
+            .await?;
+        let refused = |answer: &Value| matches!(answer, Value::ServerError(_));
+        let first = answers.iter().position(refused).unwrap_or(1);
+        Ok(answers.into_iter().nth(first).unwrap_or(Value::Nil))
     }
 
     /// The server cannot do its work: connects again, perhaps to another.

@@ -51,7 +51,7 @@ impl<'a> StreamLog<'a> {
         if self.look_again.is_some_and(|at| begun < at) {
             return Ok(());
         }
-        let log = audit::log_of(self.store.prefix());
+        let log = audit::log_of(self.store.route.prefix());
         let names = match (&self.store.route, &self.key) {
             (Route::One(_), _) => vec![log],
             (Route::Cluster(_), Some(key)) => {
@@ -88,7 +88,7 @@ impl<'a> StreamLog<'a> {
 impl AuditLog for StreamLog<'_> {
     async fn next_page(&mut self) -> Result<Vec<AuditRecord>, StoreError> {
         self.find().await?;
-        let (prefix, page) = (self.store.prefix(), PAGE.to_string());
+        let (prefix, page) = (self.store.route.prefix(), PAGE.to_string());
         while let Some(Stream { name, from }) = self.streams.get_mut(self.next) {
             let arguments = [&**from, &page].map(str::as_bytes);
             let call = Request::call(&LOG, name, &arguments);

@@ -98,10 +98,6 @@ impl RedisStore {
         self.route.redacted()
     }
 
-    fn prefix(&self) -> &str {
-        &self.route.options().prefix
-    }
-
     /// Refuses a TTL that would outlive the quarantine of the server.
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         let quarantine = self.route.options().restart.quarantine();
@@ -116,7 +112,7 @@ impl RedisStore {
     }
 
     fn redis_key(&self, name: &str) -> String {
-        [self.prefix(), "lock:", name].concat()
+        [self.route.prefix(), "lock:", name].concat()
     }
 
     /// Runs a script that knows nothing of queues where a key is.

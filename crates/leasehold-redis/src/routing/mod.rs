@@ -65,6 +65,11 @@ impl Route {
         }
     }
 
+    /// What the names of all keys begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.options().prefix
+    }
+
     /// The primaries of a cluster.
     pub(crate) fn nodes(&self) -> Vec<RedisOptions> {
         match self {

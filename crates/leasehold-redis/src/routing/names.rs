@@ -10,9 +10,10 @@ use leasehold_store::{ListPage, Listing, SeenNames, StoreError};
 use redis::Value;
 
 use super::Route;
-use crate::codec::script::unreadable;
+use crate::codec::script::{Request, unreadable};
 use crate::connection::manager::ConnectionManager;
 use crate::connection::multiplexed::Connection;
+use crate::connection::step::Delivery;
 use crate::errors;
 
 /// How many keys one `SCAN` looks at, and about how many are looked into at once.
@@ -71,8 +72,8 @@ impl Names {
         let mut scan = redis::cmd("SCAN");
         scan.arg(from).arg("MATCH").arg(&self.glob);
         scan.arg("COUNT").arg(PAGE);
-        let answer = wire.send(None, || scan).await;
-        let page = read_page(&answer.map_err(errors::of_connection)?);
+        let answer = wire.run(Delivery::Plain, &Request::Plain(&scan)).await?;
+        let page = read_page(&answer.value);
         let (cursor, names) = match node.endpoint.options.is_classic() {
             true => page.map_err(errors::in_classic)?,
             false => page?,

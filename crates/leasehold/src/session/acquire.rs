@@ -10,7 +10,8 @@ use tracing::Instrument as _;
 
 use super::claim_handle::ClaimHandle;
 use super::request::{
-    AcquireRequest, call_unanswered, id_taken, mismatch, quarantined, timed_out, too_late,
+    AcquireRequest, call_unanswered, id_taken, mismatch, nothing_to_adopt, quarantined, timed_out,
+    too_late,
 };
 use super::shutdown::{Closed, UnderWay};
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
@@ -108,7 +109,7 @@ impl Session {
         id: &ClaimId,
         version: u64,
         deadlines: Deadlines,
-    ) -> Outcome {
+    ) -> Result<ClaimHandle, StoreError> {
         let adopt = async {
             let rotate = Rotate {
                 to: self.claim_id()?,
@@ -131,7 +132,7 @@ impl Session {
         let (acquiring, _under_way) = self.acquiring(request);
         let adopted = self.while_open(adopt).instrument(acquiring.span()).await;
         acquiring.end(adopted.as_ref());
-        adopted
+        adopted?.map_err(nothing_to_adopt)
     }
 
     /// An acquisition that begins now, for which a shutdown waits.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Capacity, Claim, ClaimId, ClientInfo, Deadlines, GRACE, Invalid, Key, Mode, Note, OwnerSecret,
-    Retry, Terms, written,
+    Capacity, Claim, ClaimId, ClientInfo, Deadlines, End, GRACE, Invalid, Key, Mode, Note,
+    OwnerSecret, Retry, Terms, written,
 };
 
 use super::{Session, no_answer, unanswered};
@@ -79,6 +79,16 @@ pub(crate) fn call_unanswered(terms: &Terms, deadlines: Deadlines, in_line: bool
 
 pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "it did not become free in time")
+}
+
+/// The claim that was to be taken over is not there.
+pub(super) fn nothing_to_adopt(end: End) -> StoreError {
+    let why = match end {
+        End::Superseded => "another process has taken over the claim, or its id was replaced",
+        _ => "the claim no longer exists: it was released or broken, or has expired",
+    };
+    let hint = "recover it instead: that makes a new claim in that case";
+    StoreError::new(ErrorKind::Lost, why).with_hint(hint)
 }
 
 /// Refuses new claim ids where the store has none. A renewal that carries one would be refused, too, and

@@ -12,10 +12,11 @@ use tokio::time::{sleep, timeout};
 use super::Cluster;
 use super::map::in_turn;
 use super::topology::Topology;
-use crate::codec::script;
+use crate::codec::script::{self, Request};
 use crate::connection::address::Address;
 use crate::connection::dial::first_answer;
 use crate::connection::manager::ConnectionManager;
+use crate::connection::step::Delivery;
 use crate::errors;
 use crate::std_ext::lock;
 
@@ -90,9 +91,9 @@ impl Cluster {
         link: &Arc<ConnectionManager>,
         node: &Address,
     ) -> Result<Topology, StoreError> {
-        let slots = || redis::cmd("CLUSTER").arg("SLOTS").to_owned();
-        let answer = link.connection().await?.send(None, slots).await;
-        let answer = answer.map_err(errors::of_connection)?;
+        let slots = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
+        let (wire, slots) = (link.connection().await?, Request::Plain(&slots));
+        let answer = wire.run(Delivery::Plain, &slots).await?.value;
         if let Value::ServerError(error) = &answer {
             return Err(errors::of_topology(error));
         }

@@ -207,7 +207,11 @@ impl Connection {
                 None => answer.await,
             }
         };
-        self.note(&mut flight, &answer);
+        flight.answered = !matches!(&answer, Err(error) if error.is_timeout());
+        if matches!(&answer, Err(error) if error.is_unrecoverable_error()) {
+            // The connection says so itself, unless its task was ended with its runtime.
+            self.leave();
+        }
         Ok(ScriptAnswer {
             value: answer.map_err(errors::of_connection)?,
             epoch,
@@ -231,16 +235,6 @@ impl Connection {
     /// How many requests are under way.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
-    }
-
-    /// What an answer, or the lack of one, says about the connection.
-    fn note(&self, flight: &mut InFlight<'_>, answer: &RedisResult<Value>) {
-        flight.answered = !matches!(answer, Err(error) if error.is_timeout());
-        if matches!(answer, Err(error) if error.is_unrecoverable_error()) {
-            // The connection says so itself, unless its task was ended with its
-            // runtime.
-            self.leave();
-        }
     }
 
     /// Sends a command with `ASKING` right before it: what others send at the same

@@ -103,7 +103,7 @@ scheme! { Votes: RedlockOptions, examine_redlock,
 impl StoreOptions for RedisOptions {
     async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
         let options = self.clone().with_access(access);
-        let url = options.without_passwords().shown();
+        let url = options.url_for_others();
         let store: Arc<dyn LockStore> = match options.layout {
             RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
             RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
@@ -116,7 +116,7 @@ impl StoreOptions for RedisOptions {
 impl StoreOptions for RedisClusterOptions {
     async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
         let options = self.clone().with_access(access);
-        let url = options.shown(&options.node.without_passwords());
+        let url = options.url_for_others();
         let store: Arc<dyn LockStore> = match options.node.layout {
             RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
             RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
@@ -129,7 +129,7 @@ impl StoreOptions for RedisClusterOptions {
 impl StoreOptions for RedlockOptions {
     async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
         let options = self.clone().with_access(access);
-        let url = options.shown(RedisOptions::without_passwords);
+        let url = options.url_for_others();
         let store = Arc::new(RedlockStore::connect(options).await?);
         Ok(Opened::new(store, url))
     }
@@ -162,7 +162,7 @@ impl RedlockOptions {
 impl RedisOptions {
     /// Also one for the Sentinels.
     fn has_password(&self) -> bool {
-        *self != self.without_passwords()
+        *self != self.clone().without_passwords()
     }
 }
 

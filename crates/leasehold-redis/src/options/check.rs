@@ -99,13 +99,12 @@ impl RedisOptions {
         )
     }
 
-    /// As others open the same server, with passwords that they have from elsewhere.
-    pub(crate) fn without_passwords(&self) -> Self {
-        let mut others = self.clone();
-        others.access.set_login(self.access.user.clone(), None);
-        if let RedisAddress::Sentinel(sentinels) = &mut others.address {
+    /// Forgets the passwords.
+    pub(crate) fn without_passwords(mut self) -> Self {
+        self.access.set_login(self.access.user.clone(), None);
+        if let RedisAddress::Sentinel(sentinels) = &mut self.address {
             sentinels.password = None;
         }
-        others
+        self
     }
 }

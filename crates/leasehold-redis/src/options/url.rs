@@ -100,6 +100,11 @@ impl RedisOptions {
         self.without_lone_users().shown()
     }
 
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.clone().without_passwords().shown()
+    }
+
     /// Names without a password are hidden.
     pub(crate) fn without_lone_users(&self) -> Self {
         let mut shown = self.clone();
@@ -115,8 +120,7 @@ impl RedisOptions {
         shown
     }
 
-    /// The URL, in which a password is hidden.
-    pub(crate) fn shown(&self) -> String {
+    fn shown(&self) -> String {
         let tls = if self.is_encrypted() { "s" } else { "" };
         let (login, params) = (self.shown_login(), self.shown_params());
         let (kind, place) = match &self.address {

@@ -273,8 +273,12 @@ impl RedlockOptions {
         self.shown(RedisOptions::without_lone_users)
     }
 
-    /// The URL with what `one` makes of each server.
-    pub(crate) fn shown(&self, one: impl Fn(&RedisOptions) -> RedisOptions) -> String {
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.shown(|server| server.clone().without_passwords())
+    }
+
+    fn shown(&self, one: impl Fn(&RedisOptions) -> RedisOptions) -> String {
         let servers: Vec<_> = self.servers.iter().map(one).collect();
         let member = |server: &RedisOptions| server.shown_login() + &server.address.shown();
         let members: Vec<_> = servers.iter().map(member).collect();

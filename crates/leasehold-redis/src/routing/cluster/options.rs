@@ -146,8 +146,12 @@ impl RedisClusterOptions {
         self.shown(&self.node.without_lone_users())
     }
 
-    /// The URL with this login.
-    pub(crate) fn shown(&self, node: &RedisOptions) -> String {
+    /// The URL by which others open the same store, with passwords that they have from elsewhere.
+    pub(crate) fn url_for_others(&self) -> String {
+        self.shown(&self.node.clone().without_passwords())
+    }
+
+    fn shown(&self, node: &RedisOptions) -> String {
         let tls = if self.tls { "s" } else { "" };
         let seeds: Vec<_> = self.seeds().map(|seed| seed.to_string()).collect();
         let (login, params) = (node.shown_login(), node.shown_params());

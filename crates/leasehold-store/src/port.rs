@@ -16,6 +16,7 @@ use crate::answer::{AllAnswer, Answer};
 use crate::audit::AuditLog;
 use crate::error::StoreError;
 use crate::listing::{Listing, drain};
+use crate::sync::OnDrop;
 
 /// The capabilities of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,20 +120,10 @@ pub trait Listening: Send + Sync {}
 /// An open inbox, with what closes it when it is dropped.
 #[doc(hidden)]
 pub fn opened(closes: impl FnOnce() + Send + Sync + 'static) -> Box<dyn Listening> {
-    Box::new(Open(Some(closes)))
+    Box::new(OnDrop::new(closes))
 }
 
-struct Open<C: FnOnce()>(Option<C>);
-
-impl<C: FnOnce() + Send + Sync> Listening for Open<C> {}
-
-impl<C: FnOnce()> Drop for Open<C> {
-    fn drop(&mut self) {
-        if let Some(closes) = self.0.take() {
-            closes();
-        }
-    }
-}
+impl<C: FnOnce() + Send + Sync> Listening for OnDrop<C> {}
 
 /// A lock store: a queue of claims for each key.
 ///

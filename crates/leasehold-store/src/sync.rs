@@ -35,6 +35,32 @@ pub fn check_runtime() -> Result<Runtime, crate::StoreError> {
     Runtime::try_current().map_err(|_| Invalid::new(why, hint).into())
 }
 
+/// Does something when it is dropped, unless it is cancelled.
+#[allow(
+    missing_debug_implementations,
+    reason = "a function has nothing to show"
+)]
+#[must_use = "it acts at once if it is not kept"]
+pub struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    /// Does this when it is dropped.
+    pub const fn new(act: F) -> Self {
+        Self(Some(act))
+    }
+
+    /// Does nothing.
+    pub fn cancel(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|act| act());
+    }
+}
+
 /// Locks, and ignores poisoning: for what is never left half changed.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use leasehold_store::sync;
+use leasehold_store::sync::{self, OnDrop};
 use tokio::runtime::{Builder, Handle, Id, Runtime, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::task::unconstrained;
@@ -185,23 +185,14 @@ impl Background {
     }
 }
 
-/// A thread that drives the runtime, or waits for its turn.
-struct Caller<'a>(&'a Background);
-
-impl<'a> Caller<'a> {
-    fn new(background: &'a Background) -> Self {
-        background.callers.fetch_add(1, Ordering::SeqCst);
-        if background.drives.load(Ordering::SeqCst) {
-            background.come.notify_one();
-        }
-        DRIVES.set(true);
-        Self(background)
+/// A thread that drives the runtime, or waits for its turn, until this is dropped.
+fn caller(background: &Background) -> OnDrop<impl FnOnce()> {
+    background.callers.fetch_add(1, Ordering::SeqCst);
+    if background.drives.load(Ordering::SeqCst) {
+        background.come.notify_one();
     }
-}
-
-impl Drop for Caller<'_> {
-    fn drop(&mut self) {
-        let Self(background) = self;
+    DRIVES.set(true);
+    OnDrop::new(|| {
         DRIVES.set(false);
         background.calls.fetch_add(1, Ordering::SeqCst);
         let was_last = background.callers.fetch_sub(1, Ordering::SeqCst) == 1;
@@ -209,38 +200,24 @@ impl Drop for Caller<'_> {
         if was_last && (background.sleeps.load(Ordering::SeqCst) || is_awaited()) {
             background.wake();
         }
-    }
+    })
 }
 
-/// A future that waits, until dropped, for what the runtime does, and does not drive it.
-pub(crate) struct Elsewhere(Option<&'static Background>);
-
-impl Elsewhere {
-    /// Of a future that is polled now, for a session with that runtime.
-    pub(crate) fn wait(runtime: &sync::Runtime) -> Self {
-        let ours = |here: &&Handle| sync::id_of(runtime) == Some(here.id());
-        match running().filter(ours) {
-            Some(_) if !DRIVES.get() => Self::count(),
-            _ => Self(None),
-        }
-    }
-
-    fn count() -> Self {
-        let background = BACKGROUND.get();
-        if let Some(background) = background {
-            background.elsewhere.fetch_add(1, Ordering::SeqCst);
-            background.nudge();
-        }
-        Self(background)
-    }
+/// A future that is polled now, for a session with that runtime, waits for what the runtime does, and
+/// does not drive it, until this is dropped.
+pub(crate) fn wait_elsewhere(runtime: &sync::Runtime) -> Option<OnDrop<impl FnOnce()>> {
+    let ours = |here: &&Handle| sync::id_of(runtime) == Some(here.id());
+    running().filter(ours).filter(|_| !DRIVES.get())?;
+    count_elsewhere()
 }
 
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        if let Some(background) = self.0 {
-            background.elsewhere.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
+fn count_elsewhere() -> Option<OnDrop<impl FnOnce()>> {
+    let background = BACKGROUND.get()?;
+    background.elsewhere.fetch_add(1, Ordering::SeqCst);
+    background.nudge();
+    Some(OnDrop::new(|| {
+        background.elsewhere.fetch_sub(1, Ordering::SeqCst);
+    }))
 }
 
 thread_local! {
@@ -262,23 +239,14 @@ pub(crate) fn held_up() -> Option<Id> {
     HELD_UP.get()
 }
 
-/// Until dropped, this thread holds up the runtime that it was in.
-struct HeldUp(Option<Id>);
-
-impl HeldUp {
-    fn here() -> Self {
-        // Who waits in place of a thread that drives holds up what that drives.
-        let outer = HELD_UP.get().filter(|_| drives());
-        let here = Handle::try_current().ok();
-        let single = here.filter(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
-        Self(HELD_UP.replace(outer.or_else(|| single.map(|here| here.id()))))
-    }
-}
-
-impl Drop for HeldUp {
-    fn drop(&mut self) {
-        HELD_UP.set(self.0);
-    }
+/// Until this is dropped, the thread holds up the runtime that it was in.
+fn hold_up() -> OnDrop<impl FnOnce()> {
+    // Who waits in place of a thread that drives holds up what that drives.
+    let outer = HELD_UP.get().filter(|_| drives());
+    let here = Handle::try_current().ok();
+    let single = here.filter(|here| here.runtime_flavor() == RuntimeFlavor::CurrentThread);
+    let before = HELD_UP.replace(outer.or_else(|| single.map(|here| here.id())));
+    OnDrop::new(move || HELD_UP.set(before))
 }
 
 struct Unpark(Thread);
@@ -293,18 +261,18 @@ impl Wake for Unpark {
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     match (started(), Handle::try_current()) {
         (Ok((background, runtime)), Err(none)) if none.is_missing_context() => {
-            let _caller = Caller::new(background);
+            let _caller = caller(background);
             runtime.block_on(future)
         }
         (background, _) => {
-            let _held_up = HeldUp::here();
+            let _held_up = hold_up();
             // Without a background thread there was no client to call this for, but for
             // one that came from async code: then its own runtime is at hand or was
             // captured, and starting ours is what its timers need here. Where the thread
             // ends there can be no context, and what needs one is refused.
             let background = background.ok().filter(|_| !thread_ends());
             let _context = background.map(|(_, runtime)| runtime.enter());
-            let _elsewhere = Elsewhere::count();
+            let _elsewhere = count_elsewhere();
             block_on_this_thread(future)
         }
     }
@@ -510,12 +478,12 @@ mod tests {
         let other = Builder::new_current_thread().build().unwrap();
         let waits = thread::spawn(move || {
             other.block_on(async {
-                let elsewhere = Elsewhere::wait(enter().unwrap());
-                assert!(elsewhere.0.is_some());
+                let elsewhere = wait_elsewhere(enter().unwrap());
+                assert!(elsewhere.is_some());
                 receive.await.unwrap();
             });
         });
-        block_on(async { assert!(Elsewhere::wait(runtime).0.is_none()) });
+        block_on(async { assert!(wait_elsewhere(runtime).is_none()) });
         runtime.spawn(async move { send.send(()).unwrap() });
         waits.join().unwrap();
     }

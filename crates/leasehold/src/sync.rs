@@ -4,8 +4,8 @@
 #[cfg(shuttle)]
 pub use leasehold_store::sync::advance;
 pub(crate) use leasehold_store::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Runtime, check_runtime, id_of,
-    lock, sleep, timeout,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, OnDrop, Ordering, Runtime,
+    check_runtime, id_of, lock, sleep, timeout,
 };
 
 /// All tasks have the same timers.

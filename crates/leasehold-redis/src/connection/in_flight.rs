@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use leasehold_core::ClaimId;
+use leasehold_store::sync::OnDrop;
 use tokio::sync::watch;
 
 use crate::std_ext::lock;
@@ -32,12 +33,6 @@ impl Flight {
 /// Kept beside a request until it was answered or cannot be carried out any more.
 pub(crate) type CompletionGuard = watch::Sender<()>;
 
-/// Kept by who waits for the answer.
-pub(crate) struct InFlightClaim {
-    abandoned: Arc<AbandonedRequests>,
-    flight: Option<Flight>,
-}
-
 impl AbandonedRequests {
     fn lock(&self) -> MutexGuard<'_, Vec<Flight>> {
         let mut all = lock(&self.0);
@@ -45,14 +40,20 @@ impl AbandonedRequests {
         all
     }
 
-    /// A request for these claims begins.
-    pub(crate) fn begin(self: &Arc<Self>, claims: &[&ClaimId]) -> (InFlightClaim, CompletionGuard) {
+    /// A request for these claims begins. The first is kept by who waits for the answer.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        claims: &[&ClaimId],
+    ) -> (OnDrop<impl FnOnce() + use<>>, CompletionGuard) {
         let (guard, landed) = watch::channel(());
         let claims = claims.iter().copied().cloned().collect();
-        let claim = InFlightClaim {
-            abandoned: Arc::clone(self),
-            flight: Some(Flight { claims, landed }),
-        };
+        let (abandoned, flight) = (Arc::clone(self), Flight { claims, landed });
+        let claim = OnDrop::new(move || {
+            // One that has landed was answered, and has not been given up.
+            if !flight.has_landed() {
+                abandoned.lock().push(flight);
+            }
+        });
         (claim, guard)
     }
 
@@ -67,17 +68,6 @@ impl AbandonedRequests {
         for mut landed in under_way {
             // Nothing is ever sent: it ends with the landing.
             let _ = landed.changed().await;
-        }
-    }
-}
-
-impl Drop for InFlightClaim {
-    fn drop(&mut self) {
-        // One that has landed was answered, and has not been given up.
-        if let Some(flight) = self.flight.take()
-            && !flight.has_landed()
-        {
-            self.abandoned.lock().push(flight);
         }
     }
 }

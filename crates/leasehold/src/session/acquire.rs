@@ -13,13 +13,13 @@ use super::request::{
     AcquireRequest, call_unanswered, id_taken, mismatch, nothing_to_adopt, quarantined, timed_out,
     too_late,
 };
-use super::shutdown::{Closed, UnderWay};
+use super::shutdown::{Closed, under_way};
 use super::timing::{WATCHDOG_LATE_LOOKS, WATCHDOG_LOOK};
 use super::{Machine, Session, random_u64};
 use crate::clock;
 use crate::error::StoreError;
 use crate::observe::Acquiring;
-use crate::sync::{Ordering, sleep, timeout};
+use crate::sync::{OnDrop, Ordering, sleep, timeout};
 
 /// How an acquisition came out. The inner error is how its claim has ended, where the caller
 /// decides what that means: [`End::Busy`], or that what is to be adopted is gone.
@@ -139,8 +139,8 @@ impl Session {
     pub(super) fn acquiring<'a>(
         &'a self,
         request: &'a AcquireRequest,
-    ) -> (Acquiring<'a>, UnderWay<&'a Self>) {
-        let under_way = UnderWay::new(self, |it| &it.under_way);
+    ) -> (Acquiring<'a>, OnDrop<impl FnOnce()>) {
+        let under_way = under_way(self, |it| &it.under_way);
         let acquiring = Acquiring::begin(&self.observers, &request.key, request.mode);
         (acquiring, under_way)
     }

@@ -11,9 +11,9 @@ use leasehold_core::{
 use super::claim_slot::{Carried, ClaimSlot};
 use super::keys::KeySlot;
 use super::request::AcquireRequest;
-use super::shutdown::UnderWay;
+use super::shutdown::under_way;
 use super::{Machine, Session};
-use crate::background::Elsewhere;
+use crate::background::wait_elsewhere;
 use crate::clock;
 use crate::error::StoreError;
 use crate::sync::{Ordering, timeout};
@@ -95,7 +95,7 @@ impl ClaimHandle {
         begin: impl FnOnce(&mut ClaimMachine, Moment) -> Option<ChangeId>,
         mut done: impl FnMut(&mut ClaimMachine, Moment, Option<ChangeId>, bool) -> Option<T>,
     ) -> T {
-        let _elsewhere = Elsewhere::wait(&self.session.runtime);
+        let _elsewhere = wait_elsewhere(&self.session.runtime);
         let mut driving = Driving {
             handle: self,
             until: None,
@@ -180,7 +180,7 @@ impl ClaimHandle {
     /// Says whether the lease was held up to then.
     pub(crate) async fn release(&self) -> Result<bool, StoreError> {
         self.session.check_caller()?;
-        let _under_way = UnderWay::new(&*self.session, |it| &it.under_way);
+        let _under_way = under_way(&*self.session, |it| &it.under_way);
         let (limit, began) = (self.session.settings.operation_timeout, clock::now());
         let begin = |claim: &mut ClaimMachine, now| {
             self.slot.give_back(now);

@@ -50,7 +50,7 @@ use leasehold_core::{
 };
 use tokio::sync::Notify;
 
-use crate::background::Elsewhere;
+use crate::background::wait_elsewhere;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::fork::Process;
@@ -204,7 +204,7 @@ impl Session {
     ) -> Result<T, StoreError> {
         self.check_caller()?;
         let limit = self.settings.operation_timeout;
-        let _elsewhere = Elsewhere::wait(&self.runtime);
+        let _elsewhere = wait_elsewhere(&self.runtime);
         let asked = timeout(limit, work).await;
         asked.unwrap_or_else(|_| Err(unanswered(limit)))
     }

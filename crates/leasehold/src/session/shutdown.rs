@@ -13,10 +13,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::Session;
-use crate::background::{Elsewhere, drives, held_up, nudge};
+use crate::background::{drives, held_up, nudge, wait_elsewhere};
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Ordering, Runtime, check_runtime, id_of, timeout,
+    AtomicBool, AtomicU64, AtomicUsize, OnDrop, Ordering, Runtime, check_runtime, id_of, timeout,
 };
 
 /// Why a client takes no more claims.
@@ -93,28 +93,20 @@ impl ShutdownState {
     }
 }
 
-/// What makes or releases claims, or ends a watch, until it is dropped, also with its runtime: a
+/// What makes or releases claims, or ends a watch, until this is dropped, also with its runtime: a
 /// shutdown waits for it.
-pub(super) struct UnderWay<S: Deref<Target = Session>> {
+pub(super) fn under_way<S: Deref<Target = Session>>(
     session: S,
     count: fn(&ShutdownState) -> &AtomicUsize,
-}
-
-impl<S: Deref<Target = Session>> UnderWay<S> {
-    pub(super) fn new(session: S, count: fn(&ShutdownState) -> &AtomicUsize) -> Self {
-        count(&session.shutdown).fetch_add(1, Ordering::SeqCst);
-        Self { session, count }
-    }
-}
-
-impl<S: Deref<Target = Session>> Drop for UnderWay<S> {
-    fn drop(&mut self) {
-        let state = &self.session.shutdown;
-        (self.count)(state).fetch_sub(1, Ordering::SeqCst);
+) -> OnDrop<impl FnOnce()> {
+    count(&session.shutdown).fetch_add(1, Ordering::SeqCst);
+    OnDrop::new(move || {
+        let state = &session.shutdown;
+        count(state).fetch_sub(1, Ordering::SeqCst);
         if state.closed().is_some() {
             state.departed.notify_waiters();
         }
-    }
+    })
 }
 
 /// A blocking call on a thread that has to do what the call waits for.
@@ -129,14 +121,14 @@ pub(crate) fn would_block() -> StoreError {
 impl Session {
     /// Runs `work`, unless the client is closed before or during it. Then `work` is dropped, which
     /// releases the claims that it has made. Its result is dropped too, since the registry releases
-    /// all held claims. A shutdown waits for it only if it is [`UnderWay`].
+    /// all held claims. A shutdown waits for it only if it is [`under_way`].
     pub(crate) async fn while_open<T>(
         self: &Arc<Self>,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.check_caller()?;
         let closing = self.shutdown.closing.notified();
-        let _elsewhere = Elsewhere::wait(&self.runtime);
+        let _elsewhere = wait_elsewhere(&self.runtime);
         self.ensure_running();
         let check_open = || self.shutdown.closed().map_or(Ok(()), |it| Err(it.error()));
         check_open()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold_core::{Backoff, HintLimit, Key, Moment, Snapshot};
 
 use super::keys::{KeySlot, Watched};
-use super::shutdown::UnderWay;
+use super::shutdown::under_way;
 use super::timing::{LOOK_AFTER_LAPSE, WATCH_LOOK, WATCH_TTL};
 use super::{Session, random_u64};
 use crate::clock;
@@ -140,7 +140,7 @@ impl Drop for KeyWatcher {
         session.keys.list(&self.home, &mut state);
         drop(state);
         if self.watched.known.load(Ordering::SeqCst) {
-            let ending = UnderWay::new(session.clone(), |it| &it.ending);
+            let ending = under_way(session.clone(), |it| &it.ending);
             let (session, home) = (session.clone(), self.home.clone());
             self.session.runtime.spawn(async move {
                 let _ending = ending;

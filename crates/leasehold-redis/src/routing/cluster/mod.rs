@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use leasehold_core::Backoff;
 use leasehold_store::StoreError;
-use leasehold_store::sync::timeout;
+use leasehold_store::sync::{OnDrop, timeout};
 use redis::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
@@ -112,13 +112,13 @@ impl Cluster {
         let slot = slots::common_slot(request.keys()).unwrap_or_default();
         let limit = self.options.node.response_timeout;
         let mut why = errors::silent(limit);
-        let cluster = Some(self);
-        let mut unsettled = Unsettled { cluster };
+        // Without an answer, also if nobody waits for it any more, the map may be wrong.
+        let unsettled = OnDrop::new(|| self.refresh());
         let Ok(answer) = timeout(limit, self.follow(slot, request, &mut why)).await else {
             return Err(why);
         };
         if answer.is_ok() {
-            unsettled.cluster = None;
+            unsettled.cancel();
         }
         answer
     }
@@ -228,20 +228,6 @@ impl Cluster {
             answer = asked => Some(answer),
             () = replaced, if delivery == Delivery::Plain => None,
             () = wonder => None,
-        }
-    }
-}
-
-/// A step under way. Without an answer, the map may be wrong.
-struct Unsettled<'a> {
-    /// `None` once it has been answered.
-    cluster: Option<&'a Arc<Cluster>>,
-}
-
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        if let Some(cluster) = self.cluster {
-            cluster.refresh();
         }
     }
 }

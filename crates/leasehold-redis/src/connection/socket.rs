@@ -19,11 +19,10 @@ use leasehold_store::fork::NotInherited;
 use redis::{Cmd, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::{oneshot, watch};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::frames::Frames;
-use crate::std_ext::lock;
+use crate::std_ext::{BackgroundTask, lock};
 
 /// Gets the answer to a request, or why there is none; on the task of the socket.
 pub(super) type OnAnswer = Box<dyn FnOnce(RedisResult<Value>) + Send>;
@@ -83,7 +82,7 @@ const READ_SIZE: usize = 16 * 1024;
 pub(crate) struct Socket {
     pub(super) signals: Arc<Signals>,
     shared: Arc<Shared>,
-    task: AbortHandle,
+    _reading: BackgroundTask,
 }
 
 struct Shared {
@@ -153,11 +152,12 @@ impl Socket {
             push,
             error: closed(),
         };
-        let task = tokio::spawn(task.run()).abort_handle();
+        let reading = BackgroundTask::default();
+        reading.start(task.run());
         Self {
             signals,
             shared,
-            task,
+            _reading: reading,
         }
     }
 
@@ -245,12 +245,6 @@ impl Socket {
             values.push(answered.await.unwrap_or_else(|_| Err(closed()))?);
         }
         Ok(values)
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

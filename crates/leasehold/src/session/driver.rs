@@ -20,7 +20,7 @@ use crate::background::nudge;
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::store::Listening;
-use crate::sync::{Ordering, lock, sleep, timeout};
+use crate::sync::{OnDrop, Ordering, lock, sleep, timeout};
 
 impl Session {
     /// Starts the task if none runs. With its runtime gone, the client is closed when this
@@ -38,7 +38,10 @@ impl Session {
         let planned = self.wake_at.load(Ordering::SeqCst);
         if planned == 0 {
             if self.claim_driving() {
-                self.runtime.spawn(Driver::new(self.clone()).run());
+                let session = self.clone();
+                // Its runtime has ended, and starts no other.
+                let ends = OnDrop::new(move || session.close(Closed::NoRuntime));
+                self.runtime.spawn(Driver::new(self.clone()).run(ends));
             } else {
                 self.wake.notify_one();
             }
@@ -95,8 +98,6 @@ struct Driver {
     inbox: Option<Box<dyn Listening>>,
     listen_after: Moment,
     idle_since: Option<Moment>,
-    /// Whether it ends by itself.
-    over: bool,
 }
 
 impl Driver {
@@ -108,11 +109,11 @@ impl Driver {
             inbox: None,
             listen_after: clock::now() + INBOX_AFTER,
             idle_since: None,
-            over: false,
         }
     }
 
-    async fn run(mut self) {
+    /// Drives the keys. `ends` is cancelled if this ends by itself.
+    async fn run(mut self, ends: OnDrop<impl FnOnce()>) {
         let (mut due, mut wake_at) = (Vec::new(), clock::now());
         loop {
             if self.session.is_inherited() {
@@ -131,8 +132,7 @@ impl Driver {
             self.open_inbox(now, empty);
             if empty && self.in_flight.is_empty() {
                 if self.is_over(now) {
-                    self.over = true;
-                    return;
+                    return ends.cancel();
                 }
             } else {
                 self.idle_since = None;
@@ -274,15 +274,6 @@ impl Driver {
                 }
                 self.listen_after = now + INBOX_AGAIN;
             }
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        if !self.over {
-            // Its runtime has ended, and starts no other.
-            self.session.close(Closed::NoRuntime);
         }
     }
 }

@@ -160,7 +160,7 @@ fn no_other_code_judges_an_answer() {
     let codes: Vec<_> = passing.map(|answer| answer.code).collect();
     let known = [
         // Loads the script again.
-        ("connection/step.rs", "NOSCRIPT"),
+        ("connection/multiplexed.rs", "NOSCRIPT"),
         // Asks another node, or one key at a time.
         ("routing/cluster/redirect.rs", "CLUSTERDOWN"),
         ("routing/cluster/redirect.rs", "TRYAGAIN"),

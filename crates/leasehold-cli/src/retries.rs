@@ -226,8 +226,19 @@ impl<'a> Retries<'a> {
         waiting.min(limit.saturating_sub(outage.unwrap_or_default()))
     }
 
+    /// Awaits an answer of the store, until the outage, if there is one, has lasted as long as it may.
+    pub(crate) async fn answer<T>(
+        &self,
+        asked: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            answer = asked => answer,
+            Some(failure) = self.over() => Err(failure),
+        }
+    }
+
     /// Completes when the outage, if there is one, has lasted as long as it may: with its failure.
-    pub(crate) fn over(&self) -> impl Future<Output = Option<Failure>> + use<> {
+    fn over(&self) -> impl Future<Output = Option<Failure>> + use<> {
         let left = self.left_for_the_store();
         // Where the wait for the lock is all that limits the outage, it is not over before that.
         let last = self.outage().filter(|_| self.patience.retry_for.is_some());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::TryFutureExt;
 use leasehold::store::warning;
 use leasehold::{Client, Invalid, Settings};
 use tokio::time::sleep;
@@ -49,8 +50,7 @@ impl<'a> Session<'a> {
             tokio::select! {
                 // Also where a busy machine comes to both too late.
                 biased;
-                opened = opening.connect() => opened.map_err(Failure::from),
-                Some(failure) = retries.over() => Err(failure),
+                opened = retries.answer(opening.connect().map_err(Failure::from)) => opened,
                 () = sleep(limit), if !retries.interrupted => Err(silent),
             }
         };

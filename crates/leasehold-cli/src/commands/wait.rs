@@ -26,10 +26,7 @@ pub(crate) async fn wait(args: &WaitForArgs, printer: &Printer) -> Result<Status
         // Answers whether it is free; else the time is over, and who holds it was said.
         let until_free = async |retries: &mut Retries<'_>| {
             let look = async || Ok::<_, Failure>(KeyView::from(&client.inspect(key).await?));
-            let seen = tokio::select! {
-                seen = look() => seen?,
-                Some(failure) = retries.over() => return Err(failure),
-            };
+            let seen = retries.answer(look()).await?;
             retries.usable();
             let freed = client.wait_until_free(key);
             // A key that is free when the time is over is free.

@@ -59,16 +59,6 @@ pub(crate) struct LeaseEnd<'a> {
     pub(crate) cause: Option<String>,
 }
 
-impl LeaseEnd<'_> {
-    /// What the holder has limited itself is no loss.
-    fn milestone(&self) -> Milestone {
-        match self.reason {
-            Loss::MaxHold => Milestone::Released,
-            _ => Milestone::Lost,
-        }
-    }
-}
-
 /// What was done to the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -312,13 +302,21 @@ impl Event {
         let LeaseEnd { key, reason, .. } = end;
         let cause = end.cause.as_ref().map(|cause| format!(" ({cause})"));
         let sentence = format!("lost {key}: {reason}{}", cause.unwrap_or_default());
-        Self::of_end("lost", end, None, sentence).milestone(end.milestone())
+        Self::ended(end, sentence)
     }
 
     /// The same where the reason was told.
     pub(crate) fn over(end: &LeaseEnd<'_>) -> Self {
-        let sentence = format!("lost {}", end.key);
-        Self::of_end("lost", end, None, sentence).milestone(end.milestone())
+        Self::ended(end, format!("lost {}", end.key))
+    }
+
+    fn ended(end: &LeaseEnd<'_>, sentence: String) -> Self {
+        let milestone = match end.reason {
+            // What the holder has limited itself is no loss.
+            Loss::MaxHold => Milestone::Released,
+            _ => Milestone::Lost,
+        };
+        Self::of_end("lost", end, None, sentence).milestone(milestone)
     }
 
     fn of_end(name: &str, end: &LeaseEnd<'_>, left: Option<Duration>, sentence: String) -> Self {

@@ -131,16 +131,21 @@ impl Value {
 /// What tells a store from others, of a URL without passwords: whoever logs in there.
 fn without_logins(url: &str) -> String {
     const LOGINS: [&str; 4] = ["user=", "pass=", "sentinel_user=", "sentinel_pass="];
-    let (place, params) = url.split_once('?').unwrap_or((url, ""));
+    // `listen=` of PostgreSQL is a URL, too.
+    let url = url.replace(":***@", "@").replace("%3A***%40", "%40");
+    let (place, params) = url.split_once('?').unwrap_or((url.as_str(), ""));
     let (scheme, place) = place.split_once("//").unwrap_or((place, ""));
     let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
-    let hosts = hosts.split(',').filter_map(|it| it.rsplit('@').next());
-    let others = params
-        .split('&')
-        .filter(|it| LOGINS.iter().all(|login| !it.starts_with(login)));
+    // A database of PostgreSQL that is not named has the name of the user.
+    let is_of_user = scheme == "postgres:" && path.is_empty();
+    let hosts = hosts.split(',').filter_map(|it| match is_of_user {
+        true => Some(it),
+        false => it.rsplit('@').next(),
+    });
+    let is_login = |it: &&str| LOGINS.iter().any(|login| it.starts_with(login));
+    let others = params.split('&').filter(|it| !is_login(it));
     let parts: Vec<_> = hosts.chain(others).chain([scheme, path]).collect();
-    // `listen=` of PostgreSQL is a URL, too.
-    parts.join(" ").replace("%3A***%40", "%40")
+    parts.join(" ")
 }
 
 #[cfg(test)]
@@ -169,17 +174,24 @@ mod tests {
                 "redlock://a:6379,b@b:6379,c:6379/0",
             ),
             ("postgres://app:hush@h/db", "postgres://app@h/db"),
+            ("postgres://h/db", "postgres://app@h/db"),
+            ("postgres://app:hush@h", "postgres://app@h"),
         ] {
             let settings = named(url).or_saved(saved);
             assert_eq!(settings.named().value, url, "{saved}");
             assert!(!settings.without_environment, "{url}");
         }
-        for saved in [
-            "redis://other:6379/0",
-            "redis://h:6379/1",
-            "rediss://h:6379/0",
+        let redis = "redis://:hush@h/";
+        for (url, saved) in [
+            (redis, "redis://other:6379/0"),
+            (redis, "redis://h:6380/0"),
+            (redis, "redis://h:6379/1"),
+            (redis, "rediss://h:6379/0"),
+            ("unix:///s@h?pass=hush", "redis+unix:///t@h?db=0"),
+            ("postgres://a:hush@h", "postgres://b@h"),
+            ("postgres://h/db?sslmode=require", "postgres://h/db"),
         ] {
-            let settings = named("redis://:hush@h/").or_saved(saved);
+            let settings = named(url).or_saved(saved);
             assert_eq!(settings.named().value, saved);
             assert!(settings.without_environment, "{saved}");
         }

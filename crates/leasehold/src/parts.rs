@@ -233,7 +233,8 @@ impl Lock {
         parts: &LeaseParts<K>,
     ) -> Result<Lease<K>, Error> {
         let deadlines = Wait::No.deadlines(&self.session);
-        self.take_over(parts, deadlines).await
+        let lease = self.take_over(parts, deadlines).await?;
+        self.with_its_note(lease, deadlines).await
     }
 
     /// The lease of these parts if their claim exists, else a new one.
@@ -262,7 +263,7 @@ impl Lock {
         }
         let (lease, is_new) = match taken {
             Err(gone) if gone.is_lost() => (self.in_place_of(parts).acquire_as(how).await?, true),
-            taken => (taken?, false),
+            taken => (self.with_its_note(taken?, deadlines).await?, false),
         };
         Ok(Recovered { lease, is_new })
     }
@@ -282,12 +283,20 @@ impl Lock {
         let adopted = self.session.adopt(&request, id, version, deadlines).await;
         let claim = adopted.map_err(|error| self.adopt_error(error))?;
         let waited = clock::now().since(deadlines.began);
-        let lease: Lease<K> = Lease::new(claim, &request, waited);
-        if let Some(note) = &request.note {
-            // Nobody is to find that of the holder before, such as its address.
+        Ok(Lease::new(claim, &request, waited))
+    }
+
+    /// Has a lease that was taken over show the note of this lock, if it has one. Without an answer
+    /// the lease is released: observers would be told that of the holder before, such as its address.
+    async fn with_its_note<K: LeaseKind>(
+        &self,
+        lease: Lease<K>,
+        deadlines: Deadlines,
+    ) -> Result<Lease<K>, Error> {
+        if let Some(note) = &self.request.note {
             let noted = lease.set_note(note.as_str());
             let noted = timeout(deadlines.left(clock::now()), noted).await;
-            let late = || call_unanswered(&request.terms, deadlines, false);
+            let late = || call_unanswered(&self.request.terms, deadlines, false);
             noted.unwrap_or_else(|_| Err(lease.error(Operation::Proclaim, late())))?;
         }
         Ok(lease)

@@ -172,7 +172,9 @@ impl<'a> Supervision<'a> {
                 Some(Report::Stopped(signal)) => {
                     if self.stopped(signal) {
                         if !self.terminal.as_ref().is_some_and(Terminal::is_ours) {
-                            sleep(NOT_ITS_TURN).await;
+                            let (now, status) = self.look();
+                            let pause = self.policy.sleep(now, status.remaining, status.state);
+                            sleep(pause.min(NOT_ITS_TURN)).await;
                         }
                         // The lease may have ended meanwhile: that comes first.
                         self.look();

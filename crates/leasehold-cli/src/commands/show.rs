@@ -38,8 +38,8 @@ pub(crate) async fn show(args: &ShowArgs, printer: &Printer) -> Result<u8, Failu
         }
         printer.show(&view, || tables::of_key(&view, width()))?;
     }
-    let is_told = args.exit_code && !view.holders.is_empty();
-    Ok(if is_told { exit::HELD } else { exit::OK })
+    let is_held = args.exit_code && !view.holders.is_empty();
+    Ok(if is_held { exit::HELD } else { exit::OK })
 }
 
 /// Adds what the holders wait for elsewhere. All keys are read, if a holder has told which piece of

@@ -162,16 +162,14 @@ fn answer_all(
             for (claim, sent) in parts {
                 claim.answer(sent, Err(failed.clone()));
             }
-            match failed {
+            let Some(error) = failed else { return Ok(None) };
+            match error.kind() {
                 // One by one they wait, or are told so.
-                Some(error) if error.retry_after.is_some() => Ok(Some(Err(ONE_BY_ONE))),
-                Some(error) => match error.kind() {
-                    // One by one it is seen whose record that is.
-                    ErrorKind::Corrupt | ErrorKind::Unsupported => Ok(Some(Err(ONE_BY_ONE))),
-                    ErrorKind::Unavailable => Ok(None),
-                    _ => Err((0, error)),
-                },
-                None => Ok(None),
+                _ if error.retry_after.is_some() => Ok(Some(Err(ONE_BY_ONE))),
+                // One by one it is seen whose record that is.
+                ErrorKind::Corrupt | ErrorKind::Unsupported => Ok(Some(Err(ONE_BY_ONE))),
+                ErrorKind::Unavailable => Ok(None),
+                _ => Err((0, error)),
             }
         }
     }

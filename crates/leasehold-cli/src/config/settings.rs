@@ -133,7 +133,7 @@ fn without_logins(url: &str) -> String {
     const LOGINS: [&str; 4] = ["user=", "pass=", "sentinel_user=", "sentinel_pass="];
     // `listen=` of PostgreSQL is a URL, too.
     let url = url.replace(":***@", "@").replace("%3A***%40", "%40");
-    let (place, params) = url.split_once('?').unwrap_or((url.as_str(), ""));
+    let (place, params) = url.split_once('?').unwrap_or((&*url, ""));
     let (scheme, place) = place.split_once("//").unwrap_or((place, ""));
     let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
     // A database of PostgreSQL that is not named has the name of the user.

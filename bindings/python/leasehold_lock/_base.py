@@ -123,7 +123,9 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
 
     def election(self, key: str, **options: Unpack[LockOptions]) -> _Election:
         """An election on ``key``, whose leader shows its ``note``. No I/O."""
-        return self._elects(self, self._core.lock("election", [key], given=options))
+        # Without one, too: whoever takes a leadership over does not show that of the leader before.
+        given = {"note": "", **options}
+        return self._elects(self, self._core.lock("election", [key], given=given))
 
     async def inspect(self, key: str) -> Inspection:
         """Reads who holds ``key`` and who waits for it."""

@@ -117,6 +117,9 @@ async def test_who_takes_over_a_leadership_shows_its_own_note(face, client, url)
     assert not recovered.is_new and (await here.leader()).note == "here"
     adopted = await there.adopt(await recovered.lease.hand_over())
     assert (await there.leader()).note == "there"
+    silent = client.election("k")
+    adopted = await silent.adopt(await adopted.hand_over())
+    assert (await silent.leader()).note is None
     assert await adopted.release() and not await before.release()
 
 

@@ -211,22 +211,26 @@ pub(crate) fn die_by(signal: i32) {
 /// Returns at once where that is impossible: nobody could continue a process whose group has no
 /// parent outside, so the kernel discards the signal.
 pub(crate) fn stop_self() {
-    let default = without_code(libc::SIG_DFL);
-    if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
-        // Signals to this thread are delivered before that returns.
-        let _ = raise(libc::SIGTSTP);
-        action(libc::SIGTSTP, Some(&before));
-    }
+    stop_after(|| {});
 }
 
 /// The same for all of its group, which the terminal has not told: a script that has started this
 /// process would wait for it.
 pub(crate) fn stop_group() {
-    // What is sent to a group stops this thread some time after that: first the others are stopped.
-    let before = action(libc::SIGTSTP, Some(&without_code(libc::SIG_IGN)));
-    let _ = kill_current_process_group(Signal::TSTP);
-    action(libc::SIGTSTP, before.as_ref());
-    stop_self();
+    stop_after(|| _ = kill_current_process_group(Signal::TSTP));
+}
+
+fn stop_after(others: impl FnOnce()) {
+    let default = without_code(libc::SIG_DFL);
+    if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
+        // Pending until the others have theirs: who continues them before that discards it.
+        block(Some(Signal::TSTP));
+        let _ = raise(libc::SIGTSTP);
+        others();
+        // Signals to this thread are delivered before that returns.
+        unblock(Some(Signal::TSTP));
+        action(libc::SIGTSTP, Some(&before));
+    }
 }
 
 /// Another descriptor for the same open file; an error if that number is not open.

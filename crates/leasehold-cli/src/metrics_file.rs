@@ -151,7 +151,6 @@ impl Job {
     fn run(&mut self) {
         while self.ended.is_none() {
             match self.heard.recv_timeout(REFRESH) {
-                Ok((Milestone::Ended(status), at)) => self.ended = Some((status, at)),
                 Ok((milestone, at)) => self.note(milestone, at),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -230,7 +229,8 @@ impl Job {
                 (self.granted, self.acquired) = (Some(at), true);
                 self.last_run = Some(time_of(at));
             }
-            Milestone::Released | Milestone::Ended(_) => self.end_hold(at),
+            Milestone::Ended(status) => self.ended = Some((status, at)),
+            Milestone::Released => self.end_hold(at),
             Milestone::Lost => {
                 self.losses += f64::from(self.granted.is_some());
                 self.end_hold(at);

@@ -68,14 +68,12 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
 
 /// Refuses what cannot show a full screen.
 fn check_terminal() -> Result<(), Failure> {
-    let message = if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        "not a terminal: top needs one to show its screen".to_owned()
-    } else {
-        match std::env::var("TERM") {
-            Ok(term) if !matches!(&*term, "" | "dumb") => return Ok(()),
-            Ok(term) => format!("the terminal cannot show a full screen: TERM is {term:?}"),
-            Err(_) => "the terminal is unknown: TERM is not set".to_owned(),
-        }
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let message = match std::env::var("TERM") {
+        _ if !is_terminal => "not a terminal: top needs one to show its screen".to_owned(),
+        Ok(term) if !matches!(&*term, "" | "dumb") => return Ok(()),
+        Ok(term) => format!("the terminal cannot show a full screen: TERM is {term:?}"),
+        Err(_) => "the terminal is unknown: TERM is not set".to_owned(),
     };
     Err(Failure::usage(message).hint("use leasehold ls --watch, or ls --json for programs"))
 }

@@ -135,7 +135,7 @@ impl<C: FnOnce() + Send + Sync> Listening for OnDrop<C> {}
 /// `Unavailable`: no answer, and the outcome is unknown; with a `retry_after`, the store cannot do
 /// it now, and nothing was changed. `Refused`: the store refused, and nothing was changed.
 /// `Corrupt`: the key contains something else; nothing was changed. `Invalid`: the request is
-/// invalid for this store.
+/// invalid for this store. A client takes `Timeout` for `Unavailable`.
 #[async_trait]
 pub trait LockStore: Send + Sync + fmt::Debug + 'static {
     /// Returns what the store can do.

@@ -7,7 +7,7 @@ use leasehold_core::{Command, Deadlines, End, GRACE, Reply, Transmit};
 
 use super::claim_handle::ClaimHandle;
 use super::request::{AcquireRequest, mismatch};
-use super::{Session, check_answer};
+use super::{Session, check_answer, of_store};
 use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::observe::Acquiring;
@@ -116,6 +116,7 @@ impl Session {
         let limit = sent.iter().map(|sent| sent.limit).min().unwrap_or_default();
         let began = clock::now();
         let answer = timeout(limit, self.store.claim_all(&parts)).await;
+        let answer = answer.map(|answer| answer.map_err(of_store));
         let answer = answer.map_or(Err(None), |answer| answer.map_err(Some));
         // A store that cannot do this was not asked.
         if let (Some((key, _)), false) = (parts.first(), matches!(answer, Ok(None))) {

@@ -219,7 +219,7 @@ impl Session {
         let answer = timeout(transmit.limit, self.store.step(key, &transmit.command)).await;
         let answer = answer.map_or(Err(None), |answer| {
             let checked = answer.and_then(|answer| check_answer(&transmit.command, answer));
-            checked.map_err(Some)
+            checked.map_err(|error| Some(of_store(error)))
         });
         let verb = transmit.command.verb();
         self.observers.request(key, verb, transmit.sent, &answer);
@@ -267,6 +267,15 @@ fn check_answer(to: &Command, answer: Answer) -> Result<Answer, StoreError> {
         _ => {}
     }
     Ok(answer)
+}
+
+/// The error of a store. Only its client says that a key did not become free: a store that runs out
+/// of time leaves the outcome unknown.
+fn of_store(error: StoreError) -> StoreError {
+    match error.kind() {
+        ErrorKind::Timeout => error.into_unavailable(),
+        _ => error,
+    }
 }
 
 /// That the store gave no answer within the operation time-out.

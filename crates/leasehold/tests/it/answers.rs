@@ -62,9 +62,11 @@ async fn a_reply_to_another_command_is_an_error() {
     let other = client_of(Arc::new(store.client())).await;
     let store = Altered {
         store,
-        step: |answer| Answer {
-            reply: Reply::Done,
-            ..answer
+        step: |answer| {
+            Ok(Answer {
+                reply: Reply::Done,
+                ..answer
+            })
         },
         inspect: Ok,
     };
@@ -80,6 +82,21 @@ async fn a_reply_to_another_command_is_an_error() {
         let locked = soon("an answer", both.try_lock()).await;
         fails(locked, ErrorKind::Corrupt, &["Done to a claim"]);
     }
+}
+
+/// For a call that does not wait the key was busy, as long as the store was slow.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_runs_out_of_time_is_no_busy_key() {
+    let store = Altered {
+        store: MemoryStore::new(),
+        step: |_| Err(StoreError::new(ErrorKind::Timeout, "too slow")),
+        inspect: Ok,
+    };
+    let client = client_of(Arc::new(store)).await;
+    let tried = client.mutex("k").unwrap().try_lock().await;
+    fails(tried, ErrorKind::Unavailable, &["too slow"]);
+    let tried = client.multi(["a", "b"]).unwrap().try_lock().await;
+    fails(tried, ErrorKind::Unavailable, &["too slow"]);
 }
 
 // ---- what a public method answers ----

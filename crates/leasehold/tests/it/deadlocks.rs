@@ -125,7 +125,7 @@ async fn who_may_not_look_for_deadlocks_is_told() {
     // It may lock, and not look.
     let blind = Altered {
         store,
-        step: |answer| answer,
+        step: Ok,
         inspect: |_| Err(StoreError::new(ErrorKind::Refused, "you may not look")),
     };
     let client = client_of(Arc::new(blind)).await;

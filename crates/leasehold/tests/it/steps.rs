@@ -227,7 +227,7 @@ pub(crate) fn sink() -> (Arc<dyn PushSink>, UnboundedReceiver<Push>) {
 #[derive(Debug)]
 pub(crate) struct Altered {
     pub(crate) store: MemoryStore,
-    pub(crate) step: fn(Answer) -> Answer,
+    pub(crate) step: fn(Answer) -> Result<Answer, StoreError>,
     pub(crate) inspect: fn(Snapshot) -> Result<Snapshot, StoreError>,
 }
 
@@ -238,18 +238,21 @@ impl LockStore for Altered {
     }
 
     async fn step(&self, key: &Key, command: &Command) -> Result<Answer, StoreError> {
-        self.store.step(key, command).await.map(self.step)
+        self.store.step(key, command).await.and_then(self.step)
     }
 
     async fn claim_all(&self, parts: &[(Key, Claim)]) -> Result<Option<AllAnswer>, StoreError> {
-        let all = self.store.claim_all(parts).await?;
-        Ok(all.map(|all| match all {
-            AllAnswer::All(all) => AllAnswer::All(all.into_iter().map(self.step).collect()),
-            AllAnswer::NotAll { part, answer } => AllAnswer::NotAll {
-                part,
-                answer: (self.step)(answer),
-            },
-        }))
+        Ok(match self.store.claim_all(parts).await? {
+            Some(AllAnswer::All(all)) => {
+                let all = all.into_iter().map(self.step).collect::<Result<_, _>>()?;
+                Some(AllAnswer::All(all))
+            }
+            Some(AllAnswer::NotAll { part, answer }) => {
+                let answer = (self.step)(answer)?;
+                Some(AllAnswer::NotAll { part, answer })
+            }
+            None => None,
+        })
     }
 
     async fn inspect(&self, key: &Key) -> Result<Snapshot, StoreError> {

@@ -22,7 +22,9 @@ use crate::session::watch_key::KeyWatcher;
 ///
 /// An outage is reported once; then the stream retries by itself. What waiting does not repair
 /// (`Refused`, `Corrupt`) is reported each time.
-pub struct Leaders {
+pub struct Leaders(Told);
+
+struct Told {
     leaders: BoxStream<'static, Result<Option<Leader>, Error>>,
     /// What was told last. Where the stream has ended, that is why.
     last: Result<Option<Leader>, Error>,
@@ -53,11 +55,11 @@ impl Leaders {
     }
 
     fn new(leaders: impl Stream<Item = Result<Option<Leader>, Error>> + Send + 'static) -> Self {
-        Self {
+        Self(Told {
             // Fused: whoever calls again is told the last again.
             leaders: Box::pin(leaders.fuse()),
             last: Ok(None),
-        }
+        })
     }
 
     /// Returns the next change. The first is the current leader.
@@ -73,7 +75,7 @@ impl Leaders {
     /// See [`Election::observe`](crate::Election::observe).
     pub async fn next(&mut self) -> Result<Option<Leader>, Error> {
         let told = StreamExt::next(self).await;
-        told.unwrap_or_else(|| self.last.clone())
+        told.unwrap_or_else(|| self.0.last.clone())
     }
 }
 
@@ -81,9 +83,9 @@ impl Stream for Leaders {
     type Item = Result<Option<Leader>, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let told = self.leaders.as_mut().poll_next(cx);
+        let told = self.0.leaders.as_mut().poll_next(cx);
         if let Poll::Ready(Some(told)) = &told {
-            self.last = told.clone();
+            self.0.last = told.clone();
         }
         told
     }

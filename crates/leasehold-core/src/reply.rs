@@ -155,6 +155,7 @@ by_verb! {
     /// The replies to a [`Renew`](crate::Renew).
     RenewReply {
         Standing(standing: Standing),
+        Quarantined { until: StoreTime },
         Gone,
         Superseded,
         Taken,

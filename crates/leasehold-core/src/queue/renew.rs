@@ -53,6 +53,10 @@ impl Queue {
         if version != rotate.version {
             return Some(Reply::Superseded);
         }
+        // Who takes it over does not know whether it was released since what the store knows.
+        if let Some(until) = step.opens.filter(|_| rotate.adopt.is_some()) {
+            return Some(Reply::Quarantined { until });
+        }
         if self.places.contains_key(&rotate.to) || self.is_buried(&rotate.to, step.now) {
             return Some(Reply::Taken);
         }

@@ -74,7 +74,7 @@ async fn a_schema_that_is_not_there_is_made_once() {
     assert!(try_lock(&client, "k").await.is_some());
     // As where a part of it was restored: there is nothing to make.
     sql(url, "drop function {schema}.news");
-    let error = client.inspect("k").await;
+    let error = client.listing("*").next().await;
     let error = fails(error, ErrorKind::Refused, &["is incomplete", "news("]);
     hints(&error, "name another");
     sql(url, "update {schema}.about set version = 9");

@@ -82,6 +82,22 @@ fn who_holds_goes_on_and_hands_on_to_nobody() {
     }
 }
 
+/// The record may be of before its release, of which only its own client knows: another may hold.
+#[test]
+fn a_lease_is_not_taken_over_and_goes_on_by_its_own_client() {
+    let mut queue = Queue::default();
+    queue.apply(&Command::Claim(patient(0, Mode::EXCLUSIVE)), START);
+    let adopted = rotate(id(0), id(1), 0, Some(adopt(1)));
+    let refused = queue.apply(&adopted, closed(1));
+    assert_eq!(refused.reply, Reply::Quarantined { until: after(10) });
+    assert!(refused.events.is_empty());
+    let rotated = queue.apply(&rotate(id(0), id(2), 0, None), closed(2));
+    let before = standing(rotated.reply).token;
+    assert!(before.is_some());
+    let opened = queue.apply(&rotate(id(2), id(1), 1, Some(adopt(1))), after(10));
+    assert!(standing(opened.reply).token > before);
+}
+
 /// The record may be of before the owner's release: another may hold.
 #[test]
 fn an_owner_does_not_enter_again_and_is_let_in_first_when_it_opens() {

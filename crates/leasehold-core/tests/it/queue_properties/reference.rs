@@ -528,6 +528,9 @@ impl Reference {
         if known.version != rotate.version {
             return Some(Expected::Exactly(Reply::Superseded));
         }
+        if self.closed && rotate.adopt.is_some() {
+            return Some(Expected::Quarantined);
+        }
         let perhaps =
             self.lapsed.contains(&rotate.to) || self.perhaps_buried.contains_key(&rotate.to);
         let in_use = self.known(&rotate.to).is_some() || self.is_buried(&rotate.to);

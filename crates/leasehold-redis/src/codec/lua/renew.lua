@@ -46,6 +46,9 @@ local function rotate(claim, to, version, client)
   local id = claim.id
   if (claim.version or 0) ~= version then
     return {8, now}
+  elseif client and closed_for > 0 then
+    -- Who takes it over does not know whether it was released since.
+    return {12, now, now + closed_for}
   elseif find(to) or is_buried(to) then
     return {9, now}
   end

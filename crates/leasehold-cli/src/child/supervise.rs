@@ -330,12 +330,10 @@ impl<'a> Supervision<'a> {
             cause: renewal_error(self.held, key).filter(|_| reason == Loss::Unanswered),
         };
         self.said_lost |= left.is_zero() && !overdue;
+        let is_told = reason == Loss::MaxHold && self.told == Some(reason);
         self.printer.event(match left {
             Duration::ZERO if overdue => Event::overdue(key, reason),
-            Duration::ZERO if reason == Loss::MaxHold && self.told == Some(reason) => {
-                Event::over(&end)
-            }
-            Duration::ZERO => Event::lost(&end),
+            Duration::ZERO => Event::lost(&end, is_told),
             _ => Event::expiring(&end, left),
         });
         self.told = Some(reason);

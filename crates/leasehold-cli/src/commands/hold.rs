@@ -172,12 +172,13 @@ async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printe
         return exit::OK;
     }
     let key = LeaseStatus::of(held).key;
-    printer.event(Event::lost(&LeaseEnd {
+    let end = LeaseEnd {
         key,
         reason,
         action: Measure::None,
         cause: renewal_error(held, key).filter(|_| reason == Loss::Unanswered),
-    }));
+    };
+    printer.event(Event::lost(&end, false));
     exit::LOST
 }
 

@@ -297,21 +297,15 @@ impl Event {
         Self::of_end("expiring", end, Some(left), sentence)
     }
 
-    /// The lease is lost.
-    pub(crate) fn lost(end: &LeaseEnd<'_>) -> Self {
+    /// The lease is lost. `is_told`: the reason was told before.
+    pub(crate) fn lost(end: &LeaseEnd<'_>, is_told: bool) -> Self {
         let LeaseEnd { key, reason, .. } = end;
         let cause = end.cause.as_ref().map(|cause| format!(" ({cause})"));
-        let sentence = format!("lost {key}: {reason}{}", cause.unwrap_or_default());
-        Self::ended(end, sentence)
-    }
-
-    /// The same where the reason was told.
-    pub(crate) fn over(end: &LeaseEnd<'_>) -> Self {
-        Self::ended(end, format!("lost {}", end.key))
-    }
-
-    fn ended(end: &LeaseEnd<'_>, sentence: String) -> Self {
-        let milestone = match end.reason {
+        let sentence = match is_told {
+            true => format!("lost {key}"),
+            false => format!("lost {key}: {reason}{}", cause.unwrap_or_default()),
+        };
+        let milestone = match reason {
             // What the holder has limited itself is no loss.
             Loss::MaxHold => Milestone::Released,
             _ => Milestone::Lost,
@@ -320,7 +314,13 @@ impl Event {
     }
 
     fn of_end(name: &str, end: &LeaseEnd<'_>, left: Option<Duration>, sentence: String) -> Self {
-        Self::of_key(name, end.key, sentence + end.action.words())
+        let done = match end.action {
+            Measure::Term => "; stopping the command",
+            Measure::Kill => "; killing the command",
+            Measure::Ignore => "; the command continues without the lock",
+            Measure::Refused | Measure::None => "",
+        };
+        Self::of_key(name, end.key, sentence + done)
             .with("reason", end.reason.name())
             .with_known("remaining_ms", left.map(millis))
             .with("action", end.action)
@@ -407,17 +407,6 @@ impl From<&Failure> for Event {
             .with("cause", &failure.cause)
             .with("status", failure.status)
             .hint(failure.hint.as_deref())
-    }
-}
-
-impl Measure {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Term => "; stopping the command",
-            Self::Kill => "; killing the command",
-            Self::Ignore => "; the command continues without the lock",
-            Self::Refused | Self::None => "",
-        }
     }
 }
 

@@ -149,12 +149,13 @@ fn what_the_store_said_is_told() {
 
 #[test]
 fn loss_is_an_error() {
-    let lost = Event::lost(&LeaseEnd {
+    let end = LeaseEnd {
         key: "k",
         reason: Loss::Gone,
         action: Measure::Term,
         cause: None,
-    });
+    };
+    let lost = Event::lost(&end, false);
     assert_eq!(lost.tone, Tone::Urgent);
     let said = "lost k: the store no longer has the claim: it was broken, it expired, or the store \
                 lost data; stopping the command";

@@ -84,16 +84,13 @@ impl Front {
         let null = File::options().read(true).write(true).open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
         rustix::stdio::dup2_stdout(&null)?;
-        if is_pipe(rustix::stdio::stderr()) {
+        let err = fstat(rustix::stdio::stderr());
+        let kind = err.map(|seen| FileType::from_raw_mode(seen.st_mode));
+        if !matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice)) {
             rustix::stdio::dup2_stderr(&null)?;
         }
         let mut stream = &self.stream;
         let told = stream.write_all(b"h");
         Ok(told.is_ok() && stream.read_exact(&mut [0]).is_ok())
     }
-}
-
-fn is_pipe(fd: impl std::os::fd::AsFd) -> bool {
-    let kind = fstat(fd).map(|seen| FileType::from_raw_mode(seen.st_mode));
-    !matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
 }

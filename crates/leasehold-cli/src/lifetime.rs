@@ -265,9 +265,7 @@ impl Parent {
         // An error says that it ends just now, or is another user's: it learns of it by our end.
         if let Some(handle) = &self.handle {
             let _ = sys::signal_pinned(handle, Signal::TERM);
-            return;
-        }
-        if let Some(pid) = self.pid.filter(|_| !self.has_ended()) {
+        } else if let Some(pid) = self.pid.filter(|_| !self.has_ended()) {
             let _ = kill_process(pid, Signal::TERM);
         }
     }

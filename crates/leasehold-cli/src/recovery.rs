@@ -135,11 +135,10 @@ fn check(name: &str) -> Result<(), Failure> {
     if name.len() <= LONGEST_NAME && !name.starts_with('.') && !name.contains(odd) {
         return Ok(());
     }
-    Err(
-        Failure::usage("--recover-as needs a name that can be a file's").hint(format!(
-            "choose at most {LONGEST_NAME} bytes without slashes, not beginning with a dot"
-        )),
-    )
+    let hint = format!(
+        "choose at most {LONGEST_NAME} bytes without slashes, not beginning with a dot"
+    );
+    Err(Failure::usage("--recover-as needs a name that can be a file's").hint(hint))
 }
 
 /// The state of the process before, which is gone; or why it cannot be gone on with.

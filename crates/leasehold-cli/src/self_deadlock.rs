@@ -43,10 +43,8 @@ pub(crate) fn endless_wait(
     let holder = in_the_way(seen, mode, outer)?;
     let key = &seen.key;
     let owner = &holder.owner;
-    let place = match owner.host == sys::host() {
-        true => String::new(),
-        false => format!(" on {}", owner.host),
-    };
+    let place = (owner.host != sys::host()).then(|| format!(" on {}", owner.host));
+    let place = place.unwrap_or_default();
     let message = format!(
         "{key} is held by this command's own outer leasehold (pid {}{place}): waiting for it would \
          never end",

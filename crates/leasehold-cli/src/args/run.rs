@@ -78,16 +78,6 @@ pub(crate) struct RunArgs {
     pub(crate) common: CommonArgs,
 }
 
-impl RunArgs {
-    /// What is run: the command, or a shell with the line.
-    pub(crate) fn command(&self) -> Vec<OsString> {
-        match &self.shell {
-            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
-            None => self.command.clone(),
-        }
-    }
-}
-
 /// Hold a lock until a signal arrives
 ///
 /// Prints the fencing token once it has the lock; with several keys, a line with token and key for

@@ -1,6 +1,6 @@
 //! `leasehold doctor`: what can be promised on a store, and what endangers it.
 
-use leasehold::doctor::{Finding, Report, Severity, examine};
+use leasehold::doctor::{Report, Severity, examine};
 
 use crate::args::DoctorArgs;
 use crate::connect::Opening;
@@ -30,20 +30,15 @@ fn text(report: &Report) -> String {
             text += &format!("\n{}\n", named.unwrap_or("all servers"));
         }
         server = named;
-        text += &lines(finding);
+        let (severity, check, found) = (finding.severity, finding.check, &finding.found);
+        text += &format!("  {severity:8} {check:12} {found}\n");
+        let below = " ".repeat(24);
+        if !finding.consequence.is_empty() {
+            text += &format!("{below}{}\n", finding.consequence);
+        }
+        if let Some(remedy) = &finding.remedy {
+            text += &format!("{below}remedy: {remedy}\n");
+        }
     }
     text + &format!("\nPromised here: {}\n", report.promise)
-}
-
-fn lines(finding: &Finding) -> String {
-    let (severity, check, found) = (finding.severity, finding.check, &finding.found);
-    let mut lines = format!("  {severity:8} {check:12} {found}\n");
-    let below = " ".repeat(24);
-    if !finding.consequence.is_empty() {
-        lines += &format!("{below}{}\n", finding.consequence);
-    }
-    if let Some(remedy) = &finding.remedy {
-        lines += &format!("{below}remedy: {remedy}\n");
-    }
-    lines
 }

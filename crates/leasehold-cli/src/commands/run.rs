@@ -1,5 +1,6 @@
 //! `leasehold run`: a command under a lock.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::args::RunArgs;
@@ -29,8 +30,12 @@ pub(crate) async fn run(args: &RunArgs, printer: &Printer) -> Result<Status, Fai
         request.conflict = args.wait.conflict_exit_code.unwrap_or(exit::OK);
     }
     let (ttl, max_hold) = (request.ttl(store), request.max_hold);
-    let (command, is_last) = (args.command(), |_: &Ended| true);
-    let command = RunChild::check(&command, &args.guard, store, &ttl, max_hold, &is_last)?;
+    let command: &[OsString] = match &args.shell {
+        Some(line) => &["/bin/sh".into(), "-c".into(), line.into()],
+        None => &args.command,
+    };
+    let is_last = |_: &Ended| true;
+    let command = RunChild::check(command, &args.guard, store, &ttl, max_hold, &is_last)?;
     request.settings = request.settings.with_ttl(ttl.value);
     request.settings.check()?;
     if args.guard.on_lost != OnLost::Ignore {

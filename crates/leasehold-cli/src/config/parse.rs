@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::settings::Layer;
-use super::table::{Key, Origin, Value, nearest, of_files, unusable};
+use super::table::{Key, Origin, nearest, of_files, unusable};
 use crate::failure::Failure;
 
 const PROFILE: &str = "profile";
@@ -89,24 +89,16 @@ impl Source<'_> {
         let directory = self.path.parent().unwrap_or_else(|| Path::new(""));
         let set = row.read(OsStr::new(&**text), Some(directory), from);
         let set = set.map_err(|why| unusable(&place, why))?;
-        self.check_secrets(row.key, &set.value, &place)?;
+        if row.key == Key::Store && self.is_public && describe(&set.value.show())?.has_password {
+            let message = format!(
+                "{place} has a password in it, and every user of this machine can read this file"
+            );
+            let hint = "put the password into a file of its own, and name that with password-file; \
+                        or chmod o-r this one";
+            return Err(Failure::usage(message).hint(hint));
+        }
         layer.insert(row.key, set);
         Ok(())
-    }
-
-    /// Refuses a password that everybody can read.
-    fn check_secrets(&self, key: Key, value: &Value, place: &str) -> Result<(), Failure> {
-        let is_open = key == Key::Store && self.is_public;
-        if !is_open || !describe(&value.show())?.has_password {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "{place} has a password in it, and every user of this machine can read this file"
-        ))
-        .hint(
-            "put the password into a file of its own, and name that with password-file; or chmod \
-             o-r this one",
-        ))
     }
 
     fn table<'a, 'i>(

@@ -116,7 +116,8 @@ impl Row {
             return Err(Failure::usage(format!("the {} is empty", self.name))
                 .hint(format!("set one, e.g. {}", self.example)));
         }
-        let text = || utf8(value);
+        let not_utf8 = || Failure::usage("it is not UTF-8").hint("write it in UTF-8");
+        let text = || value.to_str().ok_or_else(not_utf8);
         let duration = || duration::parse(text()?).map_err(hinted);
         let value = match self.key {
             Key::Store => {
@@ -268,12 +269,6 @@ pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
         "forever" => Ok(Duration::MAX),
         text => duration::parse(text),
     }
-}
-
-/// A value as text.
-fn utf8(value: &OsStr) -> Result<&str, Failure> {
-    let text = value.to_str();
-    text.ok_or_else(|| Failure::usage("it is not UTF-8").hint("write it in UTF-8"))
 }
 
 /// What to write instead is all that there is to say.

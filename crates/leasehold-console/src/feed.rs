@@ -23,17 +23,18 @@ pub(crate) const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many answers the channel holds.
 const BUFFER: usize = 16;
 
-/// The load of feeds on a store, of which one reads at a time: what it owes the next one pays.
+/// The load of those who read a store, one at a time: what one owes the next one pays.
 #[derive(Debug, Clone, Default)]
 pub struct Load(Arc<Mutex<LoadLimit>>);
 
 impl Load {
-    /// Pauses for a part of what the feed that has ended owes. The next one pays the rest.
+    /// Waits for a turn, and pauses for a part of what the one before owes. The next one pays the rest.
     #[cfg(feature = "serve")]
-    pub(crate) async fn pause_up_to(&self, longest: Duration) {
+    pub(crate) async fn turn(&self, longest: Duration) -> tokio::sync::MutexGuard<'_, LoadLimit> {
         let mut load = self.0.lock().await;
         load.give_back();
         load.pause_up_to(longest).await;
+        load
     }
 }
 
@@ -284,7 +285,7 @@ mod tests {
         yield_now().await;
         drop(updates);
         let begun = Instant::now();
-        load.pause_up_to(second * 4).await;
+        drop(load.turn(second * 4).await);
         assert!(begun.elapsed() >= second * 19 / 5);
     }
 }

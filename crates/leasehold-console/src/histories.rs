@@ -3,8 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-#[cfg(feature = "serve")]
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -119,16 +117,16 @@ pub(crate) fn no_room() -> String {
 pub(crate) async fn look(
     client: &Client,
     key: &str,
-    looks: &tokio::sync::Mutex<LoadLimit>,
+    looks: &crate::feed::Load,
 ) -> Result<(KeyView, History), Error> {
-    let mut load = turn(looks).await;
-    let mut seen = pin!(client.inspect(key));
+    let mut load = looks.turn(LONGEST_PAUSE).await;
+    let mut seen = std::pin::pin!(client.inspect(key));
     let seen = if let Ok(seen) = timeout(LONGEST_TURN, &mut seen).await {
         seen?
     } else {
         drop(load);
         let seen = seen.await?;
-        load = turn(looks).await;
+        load = looks.turn(LONGEST_PAUSE).await;
         seen
     };
     let view = KeyView::from(&seen);
@@ -141,14 +139,6 @@ pub(crate) async fn look(
     };
     let history = newest.await.map_err(|error| error.to_string());
     Ok((view, Some(history)))
-}
-
-/// Waits for a turn, and pays for what was read last.
-#[cfg(feature = "serve")]
-async fn turn(looks: &tokio::sync::Mutex<LoadLimit>) -> tokio::sync::MutexGuard<'_, LoadLimit> {
-    let mut load = looks.lock().await;
-    load.pause_up_to(LONGEST_PAUSE).await;
-    load
 }
 
 fn open<'a>(client: &'a Client, key: &str) -> Result<AuditLog<'a>, Error> {
@@ -230,9 +220,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_one_reading_owes_the_next_one_pays() {
         let client = leasehold::connect("memory:?audit=100").await.unwrap();
-        let (looks, begun) = (tokio::sync::Mutex::<LoadLimit>::default(), Instant::now());
+        let (looks, begun) = (crate::feed::Load::default(), Instant::now());
         // It owes nineteen times as much: nearly the longest pause.
-        looks.lock().await.record(LONGEST_PAUSE / 20, 1);
+        let mut load = looks.turn(Duration::ZERO).await;
+        load.record(LONGEST_PAUSE / 20, 1);
+        drop(load);
         let hung_up = look(&client, "k", &looks);
         let hung_up = timeout(LONGEST_PAUSE / 2, hung_up).await;
         assert!(hung_up.is_err());
@@ -246,10 +238,11 @@ mod tests {
         let store = leasehold::testing::TestStore::new();
         let client = store.connect().await.unwrap();
         store.make_slow(LONGEST_TURN * 2);
-        let (looks, begun) = (tokio::sync::Mutex::<LoadLimit>::default(), Instant::now());
+        let (looks, begun) = (crate::feed::Load::default(), Instant::now());
         let other = async {
             tokio::time::sleep(LONGEST_TURN * 3 / 2).await;
-            looks.lock().await.record(LONGEST_PAUSE / 20, 1);
+            let mut load = looks.turn(Duration::ZERO).await;
+            load.record(LONGEST_PAUSE / 20, 1);
         };
         let (seen, ()) = tokio::join!(look(&client, "k", &looks), other);
         seen.unwrap();
@@ -263,7 +256,7 @@ mod tests {
         let store = leasehold::testing::TestStore::new();
         let client = store.connect().await.unwrap();
         store.make_slow(Duration::from_secs(60 * 60));
-        let (looks, begun) = (tokio::sync::Mutex::default(), Instant::now());
+        let (looks, begun) = (crate::feed::Load::default(), Instant::now());
         let all = (0..8).map(|_| look(&client, "k", &looks));
         let seen = futures_util::future::join_all(all).await;
         assert!(seen.iter().all(Result::is_err));

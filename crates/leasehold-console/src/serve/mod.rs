@@ -26,8 +26,8 @@ use tokio::sync::{Mutex, Semaphore};
 pub use self::auth::{Auth, MIN_TOKEN_LENGTH, TOKEN_HINT};
 use self::reader::Reader;
 use crate::ConsoleError;
+use crate::feed::Load;
 use crate::histories::Histories;
-use crate::load_limit::LoadLimit;
 
 /// How long the body of a request may be.
 const LONGEST_BODY: usize = 4 * 1024;
@@ -62,7 +62,7 @@ struct Shared {
     histories: Histories,
     streams: Arc<Semaphore>,
     /// Of requests that read more than the table, of which one reads at a time.
-    looks: Mutex<LoadLimit>,
+    looks: Load,
     /// The last examination of the servers.
     examined: Mutex<Option<api::Examined>>,
 }
@@ -82,7 +82,7 @@ pub async fn listen(
         reader: Reader::begin(client.clone(), INTERVAL),
         histories: Histories::new(client.clone(), INTERVAL),
         streams: Arc::new(Semaphore::new(MOST_STREAMS.min(most_connections / 2))),
-        looks: Mutex::default(),
+        looks: Load::default(),
         examined: Mutex::default(),
         client,
     }));

@@ -69,7 +69,7 @@ impl Reader {
                 if woken.wait_for(|looks| !looks.is_empty()).await.is_err() {
                     return;
                 }
-                load.pause_up_to(LONGEST_PAUSE).await;
+                drop(load.turn(LONGEST_PAUSE).await);
                 let (shows, shown) = watch::channel(Vec::new());
                 let (client, load) = (client.clone(), load.clone());
                 let mut updates = feed::begin(client, interval, load, "*", Some(shown));

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join_all};
-use leasehold::{Any, Client, Deadlock, Error, ErrorKind, MultiLease};
+use leasehold::{Any, Client, Deadlock, ErrorKind, MultiLease};
 use leasehold_console::feed::send_if_other;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
@@ -30,14 +30,6 @@ const FINAL_LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 const LIVE_LINE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a changed position is said where there is no live line; `-v` says each change.
 const POSITION_REPORT_INTERVAL: Duration = Duration::from_secs(30);
-
-/// The answer to a try. `None`: it was not granted in time.
-fn in_time(answer: Result<Option<Acquired>, Error>) -> Result<Option<Acquired>, Failure> {
-    match answer {
-        Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
-        answer => Ok(answer?),
-    }
-}
 
 impl Session<'_> {
     /// Asks for the lock, and does the work under it.
@@ -248,7 +240,10 @@ impl<'a> AcquireUi<'a, '_> {
             let news_due = OptionFuture::from(self.news_due());
             tokio::select! {
                 biased;
-                answer = &mut asking => return in_time(answer.map_err(|_| silent)?),
+                answer = &mut asking => return match answer.map_err(|_| silent)? {
+                    Err(error) if error.kind() == ErrorKind::Timeout => Ok(None),
+                    answer => Ok(answer?),
+                },
                 signal = self.signals.next() => return Err(self.retries.ended_by(signal)),
                 Ok(()) = progress.changed() => {
                     let (position, rejoined) = *progress.borrow_and_update();

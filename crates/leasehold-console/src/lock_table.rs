@@ -140,10 +140,7 @@ impl LockTable {
     /// Takes an answer of the store.
     pub fn take(&mut self, update: Update, now: Instant) {
         self.version += u64::from(!matches!(update, Update::Asked));
-        if matches!(
-            update,
-            Update::Page(..) | Update::Shown(_) | Update::Ended(_)
-        ) {
+        if !matches!(update, Update::Asked | Update::Began | Update::Failed(_)) {
             (self.asked, self.failure, self.answered) = (None, None, Some(now));
         }
         match update {

@@ -359,12 +359,8 @@ pub fn example(label: Option<&str>) -> ClaimView {
     let since = SystemTime::UNIX_EPOCH + Duration::from_micros(1_769_860_800_123_456);
     let owner = ClientInfo::new("build7", 812, label);
     let times = (since, since + Duration::from_secs(240));
-    ClaimView::new(
-        Mode::EXCLUSIVE,
-        (&owner, ""),
-        times,
-        Duration::from_millis(12_345),
-    )
+    let left = Duration::from_millis(12_345);
+    ClaimView::new(Mode::EXCLUSIVE, (&owner, ""), times, left)
 }
 
 #[cfg(test)]

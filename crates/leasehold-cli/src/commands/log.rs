@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use leasehold::Client;
 use leasehold::audit::AuditLog;
 use tokio::time::timeout;
 
@@ -31,7 +30,17 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
     let mut found = Vec::new();
     read(args, &mut log, &mut found).await?;
     if found.is_empty() {
-        say_why(args, &client, printer).await?;
+        // No log at all is worth a word, whoever reads it.
+        let mut all = client.audit_log(None, SystemTime::UNIX_EPOCH)?;
+        if all.next().await?.is_empty() {
+            printer.notice("the audit log of this store is empty");
+            printer.notice(
+                "hint: clients write the log if they open the store with audit, as in \
+                 redis://host/?audit=10000",
+            );
+        } else if !args.follow {
+            printer.nothing("no entries match");
+        }
     }
     let older = found.len().saturating_sub(args.lines.unwrap_or(usize::MAX));
     found.drain(..older);
@@ -65,21 +74,6 @@ pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure
             }
         };
     }
-}
-
-/// Says why there is nothing: no log at all is worth a word, whoever reads it.
-async fn say_why(args: &LogArgs, client: &Client, printer: &Printer) -> Result<(), Failure> {
-    let mut log = client.audit_log(None, SystemTime::UNIX_EPOCH)?;
-    if log.next().await?.is_empty() {
-        printer.notice("the audit log of this store is empty");
-        printer.notice(
-            "hint: clients write the log if they open the store with audit, as in \
-             redis://host/?audit=10000",
-        );
-    } else if !args.follow {
-        printer.nothing("no entries match");
-    }
-    Ok(())
 }
 
 /// Reads all entries that are there now and were not read yet, and sorts what it got of them: each

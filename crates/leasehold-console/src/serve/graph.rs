@@ -120,10 +120,7 @@ fn node_of(claim: &ClaimView, key: &str) -> String {
         return outermost(path).to_owned();
     }
     let number = claim.token.or(claim.position).unwrap_or_default();
-    let state = match claim.position {
-        Some(_) => "waits",
-        None => "holds",
-    };
+    let state = claim.position.map_or("holds", |_| "waits");
     format!("{key} {state} {number} {}", claim.who())
 }
 

@@ -149,10 +149,8 @@ impl<'a> AcquireUi<'a, '_> {
             };
             let waits = view.waiters.iter().any(ours);
             let waits_for_nobody = waits && view.holders.is_empty();
-            let closed = match waits_for_nobody {
-                true => request.closed(client).await,
-                false => None,
-            };
+            let closed = waits_for_nobody.then(|| request.closed(client));
+            let closed = OptionFuture::from(closed).await.flatten();
             // What was granted too late for us is ours, and nobody to be blamed.
             view.holders.retain(|claim| !ours(claim));
             Ok(Seen {

@@ -181,9 +181,8 @@ impl<'a> Retries<'a> {
         }
         self.unusable(&failure);
         let shortest = self.pauses.pause();
-        let pause = failure
-            .retry_after
-            .map_or(shortest, |after| after.clamp(shortest, LONGEST_PAUSE));
+        let after = failure.retry_after.unwrap_or_default();
+        let pause = after.clamp(shortest, LONGEST_PAUSE);
         tokio::select! {
             biased;
             signal = signals.next() => Err(self.ended_by(signal)),

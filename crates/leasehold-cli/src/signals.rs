@@ -27,6 +27,7 @@ const HANDLED: [Signal; 6] = [
 pub(crate) const LAST_WRITE: Duration = Duration::from_secs(1);
 
 /// Signals as events, from the moment this was made.
+#[derive(Default)]
 pub(crate) struct Signals {
     heard: Vec<(Signal, unix::Signal)>,
     /// Counts as SIGHUP when it completes.
@@ -37,14 +38,9 @@ impl Signals {
     /// Begins to listen. What was ignored when we were started stays ignored, for the child too:
     /// so `nohup` works.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let heard = HANDLED
-            .into_iter()
-            .filter(|&signal| !sys::is_ignored(signal));
-        let heard = heard.map(|signal| stream(signal).map(|stream| (signal, stream)));
-        Ok(Self {
-            heard: heard.collect::<Result<_, Failure>>()?,
-            bound: None,
-        })
+        let mut signals = Self::default();
+        signals.hear(&HANDLED)?;
+        Ok(signals)
     }
 
     /// Has the end of something else count as SIGHUP.
@@ -52,10 +48,10 @@ impl Signals {
         self.bound = Some(Box::pin(bound));
     }
 
-    /// Begins to listen to what stops a command and lets it go on, too, unless that is ignored: the
-    /// runtime catches these from then on.
-    pub(crate) fn hear_stops(&mut self) -> Result<(), Failure> {
-        for signal in [Signal::TSTP, Signal::CONT] {
+    /// Begins to listen to these, too, unless they are ignored: the runtime catches them from then
+    /// on.
+    pub(crate) fn hear(&mut self, signals: &[Signal]) -> Result<(), Failure> {
+        for &signal in signals {
             let is_heard = self.heard.iter().any(|(heard, _)| *heard == signal);
             if !is_heard && !sys::is_ignored(signal) {
                 self.heard.push((signal, stream(signal)?));

@@ -112,10 +112,8 @@ impl Live {
         whole.into_iter().find(fits).unwrap_or_else(|| {
             let rest = short("", "").width();
             let room = width.saturating_sub(rest).max(2 * SHORTEST);
-            let of_key = self
-                .key
-                .width()
-                .min(room.saturating_sub(name.width()).max(room / 2));
+            let left_by_name = room.saturating_sub(name.width());
+            let of_key = self.key.width().min(left_by_name.max(room / 2));
             short(&cut(&self.key, of_key), &cut(&name, room - of_key))
         })
     }

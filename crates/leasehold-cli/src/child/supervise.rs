@@ -69,7 +69,7 @@ impl<'a> Supervision<'a> {
         printer: &'a Printer,
     ) -> Result<Self, Failure> {
         // Before that, so that nothing that the child does is missed.
-        signals.hear_stops()?;
+        signals.hear(&[Signal::TSTP, Signal::CONT])?;
         let terminal = Terminal::open();
         let program = start.program;
         // To come so far may have taken longer than the lease.

@@ -26,6 +26,7 @@ const OWNER: Owner = Owner::Trusted("copy it to a file of your own if you trust 
 pub(crate) struct SavedLease {
     /// The URL, without password.
     pub(crate) store: String,
+    /// The TTL that the lease was acquired with.
     ttl_ms: u64,
     /// One for each key.
     pub(crate) leases: Vec<LeaseParts<Any>>,
@@ -41,11 +42,6 @@ pub(crate) struct SaveTarget {
 }
 
 impl SavedLease {
-    /// The TTL that the lease was acquired with.
-    pub(crate) fn ttl(&self) -> Duration {
-        Duration::from_millis(self.ttl_ms)
-    }
-
     pub(crate) fn read(path: &Path) -> Result<(Self, UserFile), Failure> {
         let cannot_read = |error| {
             Failure::usage(format!("cannot read {}: {error}", path.display()))
@@ -120,7 +116,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 pub(crate) async fn renew(args: &RenewArgs, printer: &Printer) -> Result<u8, Failure> {
     let (saved, _) = SavedLease::read(&args.file)?;
     let client = connect_to(&saved, &args.common.store.settings, printer).await?;
-    let ttl = args.ttl.unwrap_or_else(|| saved.ttl());
+    let saved_ttl = Duration::from_millis(saved.ttl_ms);
+    let ttl = args.ttl.unwrap_or(saved_ttl);
     Settings::default().with_ttl(ttl).check()?;
     let renew = async |lease: &LeaseParts<Any>| {
         let key = lease.key().as_str();
@@ -280,7 +277,7 @@ mod tests {
         let first = write();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let read = SavedLease::read(&path).unwrap().0;
-        assert_eq!(read.ttl(), Duration::from_secs(30));
+        assert_eq!(read.ttl_ms, 30_000);
         let (one, other) = (
             SaveTarget::at(&path).unwrap(),
             SaveTarget::at(&path).unwrap(),

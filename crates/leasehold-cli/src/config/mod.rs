@@ -218,13 +218,11 @@ fn check_profile(
         [] => "no leasehold.toml was found".to_owned(),
         read => format!("none in {}", read.join(" and ")),
     };
-    let hint = match nearest(&profile.value, names.iter().copied()) {
+    let (name, from) = (&profile.value, &profile.from);
+    let hint = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
-        None if names.is_empty() => {
-            format!("begin one with a line [profile.{}]", profile.value)
-        }
+        None if names.is_empty() => format!("begin one with a line [profile.{name}]"),
         None => format!("there are {}", Vec::from_iter(names).join(", ")),
     };
-    let (name, from) = (&profile.value, &profile.from);
     Err(Failure::usage(format!("there is no profile {name:?} ({from}): {places}")).hint(hint))
 }

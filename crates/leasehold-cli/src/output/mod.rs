@@ -232,9 +232,8 @@ impl Printer {
     /// Why it did not work. Answers the exit status.
     pub(crate) fn failure(&self, failure: &Failure) -> u8 {
         self.event(failure.into());
-        if let (true, false, Some(cause)) =
-            (self.0.options.verbose, self.0.json_events, &failure.cause)
-        {
+        let is_shown = self.0.options.verbose && !self.0.json_events;
+        if let Some(cause) = failure.cause.as_ref().filter(|_| is_shown) {
             self.sentence(&format!("cause: {cause}"));
         }
         failure.status

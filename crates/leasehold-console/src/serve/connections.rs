@@ -114,10 +114,9 @@ impl Open {
                 async {
                     let Ok::<Response, _>(answer) = answering.await;
                     let content = answer.headers().get(CONTENT_TYPE);
-                    let streams = content.is_some_and(|content| content == "text/event-stream");
-                    let stage = match streams {
-                        true => Stage::Streaming,
-                        false => Stage::Answered,
+                    let stage = match content {
+                        Some(content) if content == "text/event-stream" => Stage::Streaming,
+                        _ => Stage::Answered,
                     };
                     let mut all = place.open.all();
                     if let Some(conversation) = all.remove(&(Stage::Asking, id)) {

@@ -140,12 +140,8 @@ impl Shim {
         if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::ArgumentListTooLong.into());
         }
-        sendmsg(
-            &self.socket,
-            &[IoSlice::new(&[0])],
-            &mut control,
-            SendFlags::empty(),
-        )?;
+        let first_byte = [IoSlice::new(&[0])];
+        sendmsg(&self.socket, &first_byte, &mut control, SendFlags::empty())?;
         self.socket.write_all(text)
     }
 

@@ -131,12 +131,8 @@ impl LockRequest {
     /// How long the lease lives without renewal: no longer than it may be held.
     pub(crate) fn ttl(&self, set: &CommandSettings) -> Setting<Duration> {
         let ttl = set.ttl();
-        match self.max_hold {
-            Some(max_hold) if max_hold < ttl.value => {
-                Setting::new(max_hold, Origin::option("--max-hold"))
-            }
-            _ => ttl,
-        }
+        let shorter = self.max_hold.filter(|max_hold| *max_hold < ttl.value);
+        shorter.map_or(ttl, |it| Setting::new(it, Origin::option("--max-hold")))
     }
 
     /// How it is waited for, with what is done about deadlocks; `None` if it does not wait. An outer

@@ -135,10 +135,11 @@ fn check(name: &str) -> Result<(), Failure> {
     if name.len() <= LONGEST_NAME && !name.starts_with('.') && !name.contains(odd) {
         return Ok(());
     }
-    let hint = format!(
-        "choose at most {LONGEST_NAME} bytes without slashes, not beginning with a dot"
-    );
-    Err(Failure::usage("--recover-as needs a name that can be a file's").hint(hint))
+    Err(
+        Failure::usage("--recover-as needs a name that can be a file's").hint(format!(
+            "choose at most {LONGEST_NAME} bytes without slashes, not beginning with a dot"
+        )),
+    )
 }
 
 /// The state of the process before, which is gone; or why it cannot be gone on with.

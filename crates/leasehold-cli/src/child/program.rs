@@ -50,10 +50,8 @@ fn runnable(path: &Path) -> io::Result<()> {
 fn missing_interpreter(path: &Path) -> Option<Failure> {
     // The system reads no more of it either.
     let start = UserFile::open(path, Links::Follow).ok()?.start(256).ok()?;
-    let line = start
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
+    let first_lines = start.strip_prefix(b"#!")?;
+    let line = first_lines.split(|byte| *byte == b'\n').next()?;
     let ends_in_cr = line.ends_with(b"\r");
     let line = line.trim_ascii_start();
     let name = line.split(|byte| b" \t".contains(byte)).next()?;
@@ -62,9 +60,8 @@ fn missing_interpreter(path: &Path) -> Option<Failure> {
     }
     let interpreter = Path::new(OsStr::from_bytes(name));
     let is_env = interpreter.ends_with("env");
-    let is_missing = interpreter
-        .metadata()
-        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let is_not_found = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+    let is_missing = interpreter.metadata().is_err_and(is_not_found);
     let shown = path.display();
     if ends_in_cr && (is_missing || is_env) {
         let message =

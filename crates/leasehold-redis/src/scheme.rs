@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use leasehold_core::Invalid;
 use leasehold_store::access::Access;
-use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Opened, Scheme, StoreOptions};
-use leasehold_store::{LockStore, StoreError, debug};
+use leasehold_store::scheme::Initialised;
+use leasehold_store::{StoreError, debug, server_scheme};
 
 use super::doctor::{examine, examine_cluster, examine_redlock};
 use crate::classic::ClassicStore;
@@ -35,39 +32,7 @@ pub struct ManyNodes;
 #[derive(Debug)]
 pub struct Votes;
 
-/// The URL schemes of these options: their names, examples, and what else can be done.
-macro_rules! scheme {
-    ($scheme:ident: $options:ident, $examine:ident, $names:expr, $examples:expr, $($more:tt)*) => {
-        #[async_trait]
-        impl Scheme for $scheme {
-            fn names(&self) -> &'static [&'static str] {
-                &$names
-            }
-
-            fn examples(&self) -> &'static [&'static str] {
-                &$examples
-            }
-
-            fn describe(&self, url: &str) -> Result<Description, Invalid> {
-                let options = $options::from_url(url)?;
-                let url = options.redacted_url();
-                Ok(Description::with_servers(url, options.has_password()))
-            }
-
-            async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-                $options::from_url(url)?.open(access).await
-            }
-
-            async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-                $examine(&$options::from_url(url)?.with_access(access)).await
-            }
-
-            $($more)*
-        }
-    };
-}
-
-scheme! { OneServer: RedisOptions, examine,
+server_scheme! { OneServer: RedisOptions,
     [
         "redis", "rediss", "redis+unix", "unix", "valkey", "valkeys", "valkey+unix",
         "redis-sentinel", "rediss-sentinel", "valkey-sentinel", "valkeys-sentinel",
@@ -76,6 +41,12 @@ scheme! { OneServer: RedisOptions, examine,
         "redis://host/", "rediss://host/", "redis+unix:///path", "valkey://host/",
         "redis-sentinel://h1,h2,h3/name",
     ],
+    with_access(),
+    open: |options| match options.layout {
+        RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
+        RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
+    },
+    examine: examine,
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         let options = RedisOptions::from_url(url)?.with_access(access);
@@ -85,53 +56,26 @@ scheme! { OneServer: RedisOptions, examine,
     }
 }
 
-scheme! { ManyNodes: RedisClusterOptions, examine_cluster,
+server_scheme! { ManyNodes: RedisClusterOptions,
     ["redis-cluster", "rediss-cluster", "valkey-cluster", "valkeys-cluster"],
     ["redis-cluster://h1,h2,h3/"],
+    with_access(),
+    open: |options| match options.node.layout {
+        RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
+        RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
+    },
+    examine: examine_cluster,
 }
 
-scheme! { Votes: RedlockOptions, examine_redlock,
+server_scheme! { Votes: RedlockOptions,
     ["redlock", "redlocks"],
     ["redlock://h1,h2,h3/"],
+    with_access(),
+    open: |options| Arc::new(RedlockStore::connect(options).await?),
+    examine: examine_redlock,
 
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
         RedlockStore::initialise(RedlockOptions::from_url(url)?.with_access(access)).await
-    }
-}
-
-#[async_trait]
-impl StoreOptions for RedisOptions {
-    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
-        let options = self.clone().with_access(access);
-        let url = options.url_for_others();
-        let store: Arc<dyn LockStore> = match options.layout {
-            RedisLayout::Native => Arc::new(RedisStore::connect(options).await?),
-            RedisLayout::Classic => Arc::new(ClassicStore::connect(options).await?),
-        };
-        Ok(Opened::new(store, url))
-    }
-}
-
-#[async_trait]
-impl StoreOptions for RedisClusterOptions {
-    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
-        let options = self.clone().with_access(access);
-        let url = options.url_for_others();
-        let store: Arc<dyn LockStore> = match options.node.layout {
-            RedisLayout::Native => Arc::new(RedisStore::connect_cluster(options).await?),
-            RedisLayout::Classic => Arc::new(ClassicStore::connect_cluster(options).await?),
-        };
-        Ok(Opened::new(store, url))
-    }
-}
-
-#[async_trait]
-impl StoreOptions for RedlockOptions {
-    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
-        let options = self.clone().with_access(access);
-        let url = options.url_for_others();
-        let store = Arc::new(RedlockStore::connect(options).await?);
-        Ok(Opened::new(store, url))
     }
 }
 
@@ -168,6 +112,8 @@ impl RedisOptions {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::scheme::Scheme;
+
     use super::*;
 
     /// What is listed is read, and what is read is listed: no URL is known to one of them only.

@@ -163,3 +163,66 @@ impl Initialised {
         self
     }
 }
+
+/// Declares the URL schemes of a store on servers, and that its options open it: the names and examples,
+/// `with_access(?)` if the options may refuse what they are given, how a store is opened, what examines its
+/// servers, and what else can be done.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! server_scheme {
+    (
+        $scheme:ident: $options:ident, $names:expr, $examples:expr, with_access($($try:tt)?),
+        open: |$given:ident| $open:expr, examine: $examine:path, $($more:tt)*
+    ) => {
+        #[async_trait::async_trait]
+        impl $crate::scheme::Scheme for $scheme {
+            fn names(&self) -> &'static [&'static str] {
+                &$names
+            }
+
+            fn examples(&self) -> &'static [&'static str] {
+                &$examples
+            }
+
+            fn describe(
+                &self,
+                url: &str,
+            ) -> Result<$crate::scheme::Description, $crate::core::Invalid> {
+                let options = $options::from_url(url)?;
+                let (url, has_password) = (options.redacted_url(), options.has_password());
+                Ok($crate::scheme::Description::with_servers(url, has_password))
+            }
+
+            async fn open(
+                &self,
+                url: &str,
+                access: &$crate::access::Access,
+            ) -> Result<$crate::scheme::Opened, $crate::StoreError> {
+                $crate::scheme::StoreOptions::open(&$options::from_url(url)?, access).await
+            }
+
+            async fn examine(
+                &self,
+                url: &str,
+                access: &$crate::access::Access,
+            ) -> Result<$crate::report::Report, $crate::StoreError> {
+                $examine(&$options::from_url(url)?.with_access(access) $($try)?).await
+            }
+
+            $($more)*
+        }
+
+        #[async_trait::async_trait]
+        impl $crate::scheme::StoreOptions for $options {
+            async fn open(
+                &self,
+                access: &$crate::access::Access,
+            ) -> Result<$crate::scheme::Opened, $crate::StoreError> {
+                let $given = self.clone().with_access(access) $($try)?;
+                let url = $given.url_for_others();
+                let store: std::sync::Arc<dyn $crate::LockStore> = $open;
+                Ok($crate::scheme::Opened::new(store, url))
+            }
+        }
+    };
+}

@@ -350,6 +350,11 @@ impl ZooKeeperOptions {
         })
     }
 
+    /// Whether a URL of them contains a password.
+    pub(crate) fn has_password(&self) -> bool {
+        self.access.password.is_some()
+    }
+
     /// Whether the servers know the client by a user or a certificate.
     pub(crate) fn has_identity(&self) -> bool {
         self.access.user.is_some()

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use leasehold_core::{Invalid, Marked};
-use leasehold_store::StoreError;
+use leasehold_core::Marked;
 use leasehold_store::access::Access;
-use leasehold_store::report::Report;
-use leasehold_store::scheme::{Description, Initialised, Made, Opened, Scheme, StoreOptions};
+use leasehold_store::scheme::{Initialised, Made};
 use leasehold_store::sync::Ordering;
+use leasehold_store::{StoreError, server_scheme};
 
 use super::options::ZooKeeperOptions;
 use super::session::Sessions;
@@ -18,29 +16,12 @@ use super::{doctor, journal};
 #[derive(Debug)]
 pub struct ZooKeeper;
 
-#[async_trait]
-impl Scheme for ZooKeeper {
-    fn names(&self) -> &'static [&'static str] {
-        &["zookeeper", "zookeeper+tls"]
-    }
-
-    fn examples(&self) -> &'static [&'static str] {
-        &["zookeeper://host1,host2,host3/path"]
-    }
-
-    fn describe(&self, url: &str) -> Result<Description, Invalid> {
-        let options = ZooKeeperOptions::from_url(url)?;
-        let (url, password) = (options.redacted_url(), &options.access.password);
-        Ok(Description::with_servers(url, password.is_some()))
-    }
-
-    async fn open(&self, url: &str, access: &Access) -> Result<Opened, StoreError> {
-        ZooKeeperOptions::from_url(url)?.open(access).await
-    }
-
-    async fn examine(&self, url: &str, access: &Access) -> Result<Report, StoreError> {
-        doctor::examine(&ZooKeeperOptions::from_url(url)?.with_access(access)?).await
-    }
+server_scheme! { ZooKeeper: ZooKeeperOptions,
+    ["zookeeper", "zookeeper+tls"],
+    ["zookeeper://host1,host2,host3/path"],
+    with_access(?),
+    open: |options| Arc::new(journal::open(&options).await?),
+    examine: doctor::examine,
 
     /// Makes the nodes, which the first client would make as well.
     async fn initialise(&self, url: &str, access: &Access) -> Result<Vec<Initialised>, StoreError> {
@@ -58,15 +39,5 @@ impl Scheme for ZooKeeper {
         let outcome = if made { Marked::New } else { Marked::Already };
         let initialised = Initialised::new(options.hosts(), Ok(outcome));
         Ok(vec![initialised.with_made(Made::new(what, users))])
-    }
-}
-
-#[async_trait]
-impl StoreOptions for ZooKeeperOptions {
-    async fn open(&self, access: &Access) -> Result<Opened, StoreError> {
-        let options = self.clone().with_access(access)?;
-        let url = options.url_for_others();
-        let store = Arc::new(journal::open(&options).await?);
-        Ok(Opened::new(store, url))
     }
 }

@@ -26,10 +26,9 @@ impl RedisOptions {
         // The native scripts find the name of a lock behind the first `lock:`.
         let misleading = !classic && prefix.contains("lock:");
         if prefix.len() > 128 || misleading || prefix.chars().any(char::is_control) {
-            return Err(Invalid::new(
-                format!("the prefix {prefix:?} is not allowed"),
-                "use at most 128 bytes, without control characters and without `lock:`",
-            ));
+            let why = format!("the prefix {prefix:?} is not allowed");
+            let hint = "use at most 128 bytes, without control characters and without `lock:`";
+            return Err(Invalid::new(why, hint));
         }
         if classic && self.acknowledge.is_some() {
             return Err(Invalid::new(
@@ -42,10 +41,9 @@ impl RedisOptions {
             return Err(only_native("audit", "no record of holders"));
         }
         if classic && self.restart != Restart::Trust {
-            return Err(Invalid::new(
-                "the classic layout has no quarantine after a restart",
-                "leave out restart: other libraries would ignore the quarantine",
-            ));
+            let why = "the classic layout has no quarantine after a restart";
+            let hint = "leave out restart: other libraries would ignore the quarantine";
+            return Err(Invalid::new(why, hint));
         }
         let bounds = || Duration::from_millis(10)..=Duration::from_secs(300);
         let how = "choose between 10 ms and 5 min";

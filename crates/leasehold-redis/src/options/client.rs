@@ -45,10 +45,9 @@ impl TryFrom<&ConnectionInfo> for RedisOptions {
             } => Self::tls(host, *port),
             ConnectionAddr::Unix(path) => Self::unix(path),
             _ => {
-                return Err(Invalid::new(
-                    "the certificates of an existing client cannot be read",
-                    "make the options of a URL, and set the certificates in `access`",
-                ));
+                let why = "the certificates of an existing client cannot be read";
+                let hint = "make the options of a URL, and set the certificates in `access`";
+                return Err(Invalid::new(why, hint));
             }
         };
         let settings = info.redis_settings();

@@ -48,19 +48,17 @@ impl RedisOptions {
         let url = Url::parse(&url)
             .map_err(|error| Invalid::new(format!("the URL cannot be parsed: {error}"), EXAMPLE))?;
         if url.fragment().is_some() {
-            return Err(Invalid::new(
-                "the URL contains a #, and everything after it would be ignored",
-                "write %23 for a # in user, password or parameters",
-            ));
+            let why = "the URL contains a #, and everything after it would be ignored";
+            let hint = "write %23 for a # in user, password or parameters";
+            return Err(Invalid::new(why, hint));
         }
         let (address, in_path) = address(&url, &hosts)?;
         let mut options = Self::at(address);
         if hosts.len() > 1 && !matches!(options.address, RedisAddress::Sentinel(_)) {
             let scheme = url.scheme();
-            return Err(Invalid::new(
-                format!("{scheme}: is for one server, and the URL names several"),
-                "for Sentinels write redis-sentinel://h1,h2,h3/mymaster",
-            ));
+            let why = format!("{scheme}: is for one server, and the URL names several");
+            let hint = "for Sentinels write redis-sentinel://h1,h2,h3/mymaster";
+            return Err(Invalid::new(why, hint));
         }
         if !url.username().is_empty() {
             options.access.user = Some(decode("user name", url.username())?);
@@ -181,10 +179,9 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
         "redis+unix" | "unix" | "valkey+unix" => {
             let host = url.host_str().is_some_and(|host| !host.is_empty());
             if host || !url.path().starts_with('/') || url.path().len() < 2 {
-                return Err(Invalid::new(
-                    "the URL names no socket",
-                    "write redis+unix:///run/redis/redis.sock",
-                ));
+                let why = "the URL names no socket";
+                let hint = "write redis+unix:///run/redis/redis.sock";
+                return Err(Invalid::new(why, hint));
             }
             let path = decode("path", url.path())?;
             if path.contains('\0') {

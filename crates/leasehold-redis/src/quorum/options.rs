@@ -147,10 +147,9 @@ impl RedlockOptions {
             "redlock" => "redis",
             "redlocks" => "rediss",
             _ => {
-                return Err(Invalid::new(
-                    "the URL scheme is not redlock: or redlocks:",
-                    "write redlock://host1,host2,host3, or redlocks:// with TLS",
-                ));
+                let why = "the URL scheme is not redlock: or redlocks:";
+                let hint = "write redlock://host1,host2,host3, or redlocks:// with TLS";
+                return Err(Invalid::new(why, hint));
             }
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -162,10 +161,9 @@ impl RedlockOptions {
         params.read(PARAMS, &mut options)?;
         for member in members.split(',') {
             if member.is_empty() || member.ends_with('@') {
-                return Err(Invalid::new(
-                    "a server in the URL has no host",
-                    "write redlock://host1:port,host2:port,host3:port",
-                ));
+                let why = "a server in the URL has no host";
+                let hint = "write redlock://host1:port,host2:port,host3:port";
+                return Err(Invalid::new(why, hint));
             }
             let url = format!("{server}://{member}{path}");
             let (mut server, _) = RedisOptions::read_address(&url)?;
@@ -221,10 +219,9 @@ impl RedlockOptions {
                 ));
             }
             if matches!(server.address, RedisAddress::Sentinel(_)) || server.acknowledge.is_some() {
-                return Err(Invalid::new(
-                    "a set has no Sentinels and no acknowledge: each member is one server",
-                    "leave them out: the majority of servers replaces them",
-                ));
+                let why = "a set has no Sentinels and no acknowledge: each member is one server";
+                let hint = "leave them out: the majority of servers replaces them";
+                return Err(Invalid::new(why, hint));
             }
             let first = &self.servers[0];
             let agreed = |it: &RedisOptions| (it.prefix.clone(), it.layout, it.audit);

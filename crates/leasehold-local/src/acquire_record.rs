@@ -83,7 +83,7 @@ pub(super) async fn acquire(
         let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
         let guard = timeout_at(until, next.lock()).await.map_err(|_| {
             let limit = written(PATIENCE);
-            unavailable(&format!("could not lock the record of this key within {limit}")).with_hint(
+            unavailable(format!("could not lock the record of this key within {limit}")).with_hint(
                 "a process that uses the directory may be stopped in the middle of a step, or very many use the key",
             )
         })??;

@@ -2,7 +2,7 @@
 
 use leasehold_core::Key;
 use leasehold_store::journal::other_format;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError, unavailable};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
@@ -151,10 +151,6 @@ fn refused(message: String) -> StoreError {
     StoreError::new(ErrorKind::Refused, message)
 }
 
-fn unavailable(message: String) -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, message)
-}
-
 /// What a role has to be granted to use locks.
 pub(crate) fn grants(schema: &str, role: &str) -> String {
     format!(
@@ -172,7 +168,7 @@ pub(crate) fn unacknowledged(server: &str, warning: &str) -> StoreError {
 }
 
 pub(crate) fn no_answer() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "PostgreSQL has answered nothing")
+    unavailable("PostgreSQL has answered nothing")
 }
 
 fn cause(error: &Error) -> String {

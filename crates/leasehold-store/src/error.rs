@@ -161,6 +161,30 @@ impl From<Invalid> for StoreError {
     }
 }
 
+/// The store does not answer, or cannot do it now.
+#[doc(hidden)]
+pub fn unavailable(message: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, message)
+}
+
+/// The store refuses what was asked, until somebody does what the hint says.
+#[doc(hidden)]
+pub fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
+}
+
+/// Something at a key or in an answer is not what it should be.
+#[doc(hidden)]
+pub fn corrupt(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Corrupt, message).with_hint(hint)
+}
+
+/// The store, or this build, cannot do it.
+#[doc(hidden)]
+pub fn unsupported(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Unsupported, message).with_hint(hint)
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error;

@@ -87,6 +87,8 @@ pub use answer::{AllAnswer, Answer};
 pub use audit::{AuditLimit, AuditLog, AuditRecord};
 pub use duration::{format_duration, parse_duration};
 pub use error::{ErrorKind, StoreError};
+#[doc(hidden)]
+pub use error::{corrupt, refused, unavailable, unsupported};
 pub use leasehold_core as core;
 #[doc(inline)]
 pub use leasehold_core::{Acknowledges, Push};

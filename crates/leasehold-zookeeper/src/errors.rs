@@ -1,7 +1,7 @@
 //! What the errors of ZooKeeper mean for locks.
 
 use leasehold_core::Key;
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError, unavailable};
 use zookeeper_client::Error;
 
 use super::options::ZooKeeperOptions;
@@ -9,7 +9,6 @@ use super::options::ZooKeeperOptions;
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
     let (hosts, chroot) = (options.hosts(), &options.chroot);
-    let unavailable = |message: String| StoreError::new(ErrorKind::Unavailable, message);
     let refused = |message: String| StoreError::new(ErrorKind::Refused, message);
     let said = match &error {
         Error::NoHosts | Error::Timeout => unreachable(&error.to_string(), options),
@@ -50,7 +49,7 @@ pub(crate) fn unreachable(cause: &str, options: &ZooKeeperOptions) -> StoreError
         "ZooKeeper at {} cannot be reached: {cause}",
         options.hosts()
     );
-    StoreError::new(ErrorKind::Unavailable, message).with_hint(match options.encrypted {
+    unavailable(message).with_hint(match options.encrypted {
         true => "check that the servers run and the URL names their hosts and secureClientPort",
         false => {
             "check that the servers run and the URL names their hosts and ports; use \
@@ -61,8 +60,7 @@ pub(crate) fn unreachable(cause: &str, options: &ZooKeeperOptions) -> StoreError
 
 /// A node that others would need is missing.
 pub(crate) fn none() -> StoreError {
-    let message = "ZooKeeper has lost the nodes of the locks";
-    StoreError::new(ErrorKind::Unavailable, message)
+    unavailable("ZooKeeper has lost the nodes of the locks")
 }
 
 /// The queue of a key does not fit.

@@ -3,18 +3,9 @@
 
 use std::path::{Component, Path};
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::StoreError;
+pub(super) use leasehold_store::{refused, unavailable};
 use rustix::io::Errno;
-
-/// A store that cannot be here.
-pub(super) fn refused(message: String, hint: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
-}
-
-/// A store that cannot be asked now.
-pub(super) fn unavailable(message: &str) -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, message)
-}
 
 /// What to tell a caller when `doing` something in the directory failed.
 pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
@@ -23,7 +14,7 @@ pub(super) fn failed(path: &Path, doing: &str, errno: Errno) -> StoreError {
     let error = match answer(errno) {
         Some((why, hint)) => refused(format!("{message}: {why}"), hint),
         // It may pass.
-        None => unavailable(&format!("{message}: {cause}")),
+        None => unavailable(format!("{message}: {cause}")),
     };
     error.with_source(cause)
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use leasehold_store::ErrorKind;
+
 use super::*;
 
 #[test]

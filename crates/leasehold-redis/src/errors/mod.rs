@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use leasehold_core::{StoreTime, written};
 use leasehold_store::{ErrorKind, StoreError};
+pub(super) use leasehold_store::{corrupt, refused, unavailable, unsupported};
 use redis::{RedisError, ServerError, make_extension_error};
 
 pub(crate) use self::opening::{Dialling, NO_ADDRESS, is_closed, of_closed, of_opening};
@@ -254,26 +255,6 @@ fn misses_command(detail: &str) -> StoreError {
         format!("the server lacks a command: {detail}"),
         "use Redis 6.2 or later, or Valkey, without a proxy that hides commands",
     )
-}
-
-/// Whether waiting helps says [`is_answered`]; the message says whether something was carried out.
-pub(super) fn unavailable(message: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, message)
-}
-
-/// The server refuses what was asked, until somebody does what the hint says.
-pub(super) fn refused(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Refused, message).with_hint(hint)
-}
-
-/// Something at a key or in an answer is not what it should be.
-pub(super) fn corrupt(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Corrupt, message).with_hint(hint)
-}
-
-/// This store, or this build, cannot do it.
-pub(super) fn unsupported(message: impl Into<String>, hint: impl Into<String>) -> StoreError {
-    StoreError::new(ErrorKind::Unsupported, message).with_hint(hint)
 }
 
 /// The key contains something that is not leasehold's.

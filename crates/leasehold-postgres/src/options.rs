@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, TextOr};
-use leasehold_store::params::{Param, Params, add_params, check_times, encode_name};
+use leasehold_store::params::{Param, Params, add_params, check_times, encode_name, not_encoded};
 use leasehold_store::{StoreError, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -263,14 +263,6 @@ fn discreet(url: &str, invalid: Invalid) -> Invalid {
         return invalid;
     }
     not_encoded("the URL of PostgreSQL cannot be read, and it has an @ after its first / or ?")
-}
-
-fn not_encoded(message: &str) -> Invalid {
-    Invalid::new(
-        message,
-        "percent-encode special characters in user and password, and in parameters: %2F for /, %3F for \
-         ?, %40 for @",
-    )
 }
 
 setters! { PostgresOptions {

@@ -281,6 +281,14 @@ pub fn encode_name(text: &str, url: &mut String) {
     url.push_str(&encoded.replace('/', "%2F"));
 }
 
+/// Refuses a URL that may have a part of a password in another place, and must not be shown.
+#[doc(hidden)]
+pub fn not_encoded(message: impl Into<String>) -> Invalid {
+    let hint = "percent-encode special characters in user and password, in the path and in \
+                parameters: %2F for /, %3F for ?, %23 for #, %40 for @";
+    Invalid::new(message, hint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr};
 use leasehold_store::params::{
-    Param, Params, add_params, check_bounds, check_times, encode, encode_name,
+    Param, Params, add_params, check_bounds, check_times, encode, encode_name, not_encoded,
 };
 use leasehold_store::sync::{Mutex, timeout};
 use leasehold_store::{ErrorKind, StoreError, setters};
@@ -216,11 +216,8 @@ impl ZooKeeperOptions {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         if path.contains('@') || query.contains('@') {
-            return Err(Invalid::new(
-                "the URL of ZooKeeper cannot be read, and it has an @ after its first / or ?",
-                "percent-encode special characters in user and password, and in the path: %2F for /, \
-                 %3F for ?, %40 for @",
-            ));
+            let why = "the URL of ZooKeeper cannot be read, and it has an @ after its first / or ?";
+            return Err(not_encoded(why));
         }
         let mut options = Self::new([] as [(&str, u16); 0]).tls(encrypted);
         let mut servers = authority;

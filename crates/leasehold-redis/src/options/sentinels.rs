@@ -2,7 +2,7 @@
 
 use leasehold_core::Invalid;
 use leasehold_store::debug;
-use leasehold_store::params::encode_name;
+use leasehold_store::params::{encode_name, not_encoded};
 use url::Url;
 
 use super::url::{decode, host_name};
@@ -159,11 +159,7 @@ pub(crate) fn discreet(url: &str, invalid: Invalid) -> Invalid {
     if !behind.contains('@') {
         return invalid;
     }
-    Invalid::new(
-        "the URL cannot be parsed, and it has an @ after its first /, ? or #",
-        "percent-encode special characters in user and password: %2F for /, %3F for ?, %23 for #, \
-         %40 for @",
-    )
+    not_encoded("the URL cannot be parsed, and it has an @ after its first /, ? or #")
 }
 
 #[cfg(test)]

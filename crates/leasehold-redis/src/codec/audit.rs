@@ -104,10 +104,9 @@ pub(crate) fn read_entries(log: &str, value: Value) -> Result<Entries, StoreErro
     type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
     let entries: Vec<(String, Fields)> = match value {
         Value::ServerError(error) if error.code() == "LHTYPE" => {
-            return Err(errors::corrupt(
-                format!("the key {log} is not an audit log: another program uses this name"),
-                "choose another prefix for one of the two",
-            ));
+            let why = format!("the key {log} is not an audit log: another program uses this name");
+            let hint = "choose another prefix for one of the two";
+            return Err(errors::corrupt(why, hint));
         }
         value => from_redis_value_ref(&value).map_err(|_| unreadable(&value))?,
     };

@@ -15,8 +15,6 @@ use leasehold_store::{ErrorKind, StoreError};
 
 /// What a store says to a command that it does not know from its clients.
 pub(crate) fn stores_own(command: &Command) -> StoreError {
-    StoreError::new(
-        ErrorKind::Unsupported,
-        format!("no client may ask for this: {command:?}"),
-    )
+    let message = format!("no client may ask for this: {command:?}");
+    StoreError::new(ErrorKind::Unsupported, message)
 }

@@ -126,11 +126,10 @@ pub(crate) fn unreadable(value: &Value) -> StoreError {
     if let Value::ServerError(error) = value {
         return errors::of_server(error);
     }
-    let shape = shape(value);
-    errors::corrupt(
-        format!("the server sent an answer that leasehold does not understand: {shape}"),
-        "check whether a proxy between this client and the server changes its answers",
-    )
+    let found = shape(value);
+    let why = format!("the server sent an answer that leasehold does not understand: {found}");
+    let hint = "check whether a proxy between this client and the server changes its answers";
+    errors::corrupt(why, hint)
 }
 
 /// What sort of answer it is. What is in it is not repeated: it can be long, and hold

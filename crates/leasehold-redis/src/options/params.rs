@@ -61,10 +61,8 @@ pub(super) fn not_acknowledged() -> Invalid {
 }
 
 pub(super) fn not_quarantined() -> Invalid {
-    Invalid::new(
-        "max_ttl and quarantine have no effect without restart=quarantine",
-        "add restart=quarantine to the URL, or leave them out",
-    )
+    let why = "max_ttl and quarantine have no effect without restart=quarantine";
+    Invalid::new(why, "add restart=quarantine to the URL, or leave them out")
 }
 
 /// A parameter that means nothing in the classic layout, which has `why`.

@@ -205,10 +205,8 @@ fn address<'a>(url: &'a Url, hosts: &[&str]) -> Result<(RedisAddress, &'a str), 
 /// Meant for a machine whose name a variable should have held, it would lead to another server on
 /// each.
 pub(super) fn no_host() -> Invalid {
-    Invalid::new(
-        "the URL names no host",
-        "write redis://127.0.0.1/ for a server on this machine",
-    )
+    let hint = "write redis://127.0.0.1/ for a server on this machine";
+    Invalid::new("the URL names no host", hint)
 }
 
 /// Returns the host name to connect to, or why one that is missing is refused. So are characters
@@ -237,10 +235,7 @@ pub(super) fn decode(what: &str, text: &str) -> Result<String, Invalid> {
         let why = format!("the {what} in the URL has invalid percent-encoding");
         return Err(Invalid::new(why, "write %25 for a percent sign"));
     }
-    match percent_decode_str(text).decode_utf8() {
-        Ok(decoded) => Ok(decoded.into_owned()),
-        Err(_) => Err(Invalid::plain(format!(
-            "the {what} in the URL is not UTF-8"
-        ))),
-    }
+    let wrong = |_| Invalid::plain(format!("the {what} in the URL is not UTF-8"));
+    let decoded = percent_decode_str(text).decode_utf8().map_err(wrong)?;
+    Ok(decoded.into_owned())
 }

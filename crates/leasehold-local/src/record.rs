@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use leasehold_core::{Command, Inbox, Key, Queue, StoreTime};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{ErrorKind, StoreError, refused};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -337,8 +337,7 @@ fn frame(
     bytes.push(b'\n');
     if bytes.len() > LONGEST {
         let message = "more claims wait for this key than its record can hold";
-        let error = StoreError::new(ErrorKind::Refused, message);
-        return Err(error.with_hint("let fewer wait for one key"));
+        return Err(refused(message, "let fewer wait for one key"));
     }
     let (head, lines) = bytes.split_at_mut(FRAME_HEAD);
     let numbers = [number, lines.len() as u64, checksum(number, lines)];

@@ -13,7 +13,7 @@ use leasehold_core::{Claim, Command, Inbox, Key, Now, Outcome, Queue, Snapshot, 
 use crate::acknowledged::Acknowledged;
 use crate::answer::{AllAnswer, Answer};
 use crate::audit::AuditLog;
-use crate::error::{ErrorKind, StoreError};
+use crate::error::{StoreError, unavailable};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, LockStore, PushSink, check_parts};
 
@@ -132,8 +132,7 @@ pub(crate) fn the_only(taken: Taken) -> Result<Outcome, StoreError> {
         Ok(outcomes) => outcomes.into_iter().next(),
         Err((_, outcome)) => Some(*outcome),
     };
-    outcome
-        .ok_or_else(|| StoreError::new(ErrorKind::Unavailable, "the store has not taken the step"))
+    outcome.ok_or_else(|| unavailable("the store has not taken the step"))
 }
 
 #[async_trait]

@@ -70,11 +70,8 @@ fn provider() -> Result<Arc<CryptoProvider>, StoreError> {
     #[cfg(all(feature = "aws-lc", not(feature = "ring")))]
     return Ok(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     #[cfg(not(any(feature = "ring", feature = "aws-lc")))]
-    Err(StoreError::new(
-        ErrorKind::Unsupported,
+    Err(crate::error::unsupported(
         "this build has no cryptography for TLS",
-    )
-    .with_hint(
         "install a CryptoProvider of rustls when your program starts, give a ClientConfig of your \
          own, or build with the feature `tls-ring` or `tls-aws-lc`",
     ))

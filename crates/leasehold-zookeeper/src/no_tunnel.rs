@@ -1,6 +1,6 @@
 //! No TLS: without the feature `tls` there is no tunnel.
 
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{StoreError, unsupported};
 
 use super::options::{Route, ZooKeeperOptions};
 
@@ -11,6 +11,5 @@ pub(crate) async fn open(
     _: bool,
 ) -> Result<Route, StoreError> {
     let why = "this build of leasehold has no TLS";
-    Err(StoreError::new(ErrorKind::Unsupported, why)
-        .with_hint("build it with the feature `tls-ring`"))
+    Err(unsupported(why, "build it with the feature `tls-ring`"))
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use leasehold_core::{Inbox, Key, StoreTime};
 use leasehold_store::journal::{Entry, FORMAT, News, Position, damaged, other_format};
-use leasehold_store::{ErrorKind, StoreError};
+use leasehold_store::{StoreError, corrupt};
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
@@ -206,12 +206,13 @@ pub(crate) fn news(
 
 fn foreign(key: &Key) -> StoreError {
     let message = format!("the node of {key:?} contains something else");
-    StoreError::new(ErrorKind::Corrupt, message)
-        .with_hint("choose another chroot in the URL, or another key")
+    corrupt(message, "choose another chroot in the URL, or another key")
 }
 
 #[cfg(test)]
 mod tests {
+    use leasehold_store::ErrorKind;
+
     use super::*;
 
     fn step(number: u64) -> Entry {

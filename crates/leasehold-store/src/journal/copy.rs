@@ -8,7 +8,7 @@ use leasehold_core::{Command, Event, Inbox, Key, Now, Outcome, Queue, StoreTime}
 
 use super::entry::{self, Base, Steps};
 use super::{News, Position};
-use crate::error::{ErrorKind, StoreError};
+use crate::error::{ErrorKind, StoreError, refused};
 
 /// How many bytes a step takes, about.
 const STEP: u64 = 256;
@@ -103,8 +103,7 @@ impl Copy {
     ) -> Result<(Vec<Outcome>, Vec<Told>), StoreError> {
         self.queue.check_clock(at).map_err(|late| {
             let message = format!("the store's clock is wrong: {late}");
-            StoreError::new(ErrorKind::Refused, message)
-                .with_hint("correct the clock of the server")
+            refused(message, "correct the clock of the server")
         })?;
         let now = now(at, steps.listens);
         let named = steps.ring.iter().zip(0..u64::BITS);

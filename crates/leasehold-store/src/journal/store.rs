@@ -14,7 +14,7 @@ use super::keys::{Asked, Keys, Pending, Slot};
 use super::page::{Pages, Sweep, sweep};
 use super::{Doorbell, Journal};
 use crate::acknowledged::Acknowledged;
-use crate::error::{ErrorKind, StoreError};
+use crate::error::{ErrorKind, StoreError, unavailable};
 use crate::listing::Listing;
 use crate::port::{Capabilities, Listening, PushSink, opened};
 use crate::records::{Records, Step, Taken, Transacted, the_only};
@@ -342,6 +342,5 @@ impl<J: Journal> Client<J> {
 }
 
 fn no_task() -> StoreError {
-    let message = "the runtime of the store's tasks has ended";
-    StoreError::new(ErrorKind::Unavailable, message)
+    unavailable("the runtime of the store's tasks has ended")
 }

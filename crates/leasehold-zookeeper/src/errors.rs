@@ -45,10 +45,8 @@ pub(crate) fn meaning(error: Error, options: &ZooKeeperOptions) -> StoreError {
 
 /// No server gives a session, for this reason.
 pub(crate) fn unreachable(cause: &str, options: &ZooKeeperOptions) -> StoreError {
-    let message = format!(
-        "ZooKeeper at {} cannot be reached: {cause}",
-        options.hosts()
-    );
+    let hosts = options.hosts();
+    let message = format!("ZooKeeper at {hosts} cannot be reached: {cause}");
     unavailable(message).with_hint(match options.encrypted {
         true => "check that the servers run and the URL names their hosts and secureClientPort",
         false => {

@@ -138,8 +138,7 @@ fn server(text: &str, usual: u16) -> Result<String, Invalid> {
     if host.is_empty() || (host.contains([':', '[', ']']) && !is_address) {
         return Err(invalid("names no host"));
     }
-    let port = port.map_or(Ok(usual), str::parse);
-    match port {
+    match port.map_or(Ok(usual), str::parse) {
         Ok(port @ 1..) => Ok(format!("{host}:{port}")),
         _ => Err(invalid("has something for a port that is none")),
     }
@@ -157,9 +156,8 @@ fn check_chroot(path: &str) -> Result<(), Invalid> {
     let is_path = names.is_some_and(|names| names.split('/').all(is_name));
     let own = path == "/zookeeper" || path.starts_with("/zookeeper/");
     if !is_path || own || path.contains(char::is_control) {
-        return Err(invalid(
-            "has no path of a node, or that of ZooKeeper itself",
-        ));
+        let what = "has no path of a node, or that of ZooKeeper itself";
+        return Err(invalid(what));
     }
     Ok(())
 }

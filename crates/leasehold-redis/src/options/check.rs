@@ -31,11 +31,10 @@ impl RedisOptions {
             return Err(Invalid::new(why, hint));
         }
         if classic && self.acknowledge.is_some() {
-            return Err(Invalid::new(
-                "in the classic layout, grants do not wait for acknowledgements",
-                "leave out acknowledge: locks of other libraries would not be acknowledged, and a \
-                 fail-over could lose them",
-            ));
+            let why = "in the classic layout, grants do not wait for acknowledgements";
+            let hint = "leave out acknowledge: locks of other libraries would not be acknowledged, \
+                        and a fail-over could lose them";
+            return Err(Invalid::new(why, hint));
         }
         if classic && self.audit.is_some() {
             return Err(only_native("audit", "no record of holders"));

@@ -378,9 +378,10 @@ impl Directory {
         let shown = self.path.join(name);
         let shown = shown.display();
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let message = if !is_of_user(&stat) {
             format!("{shown} belongs to user {}", stat.st_uid)
-        } else if is_directory(&stat) && user_dir::is_open_to_others(&stat) {
+        } else if is_directory && user_dir::is_open_to_others(&stat) {
             format!("other users can write to {shown}")
         } else {
             format!("{shown} is not what leasehold has made there")
@@ -437,10 +438,6 @@ pub(super) fn by_descriptor(open: &impl AsRawFd) -> PathBuf {
 
 fn is_of_user(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw()
-}
-
-fn is_directory(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 pub(super) fn is_regular(stat: &Stat) -> bool {

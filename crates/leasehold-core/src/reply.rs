@@ -65,7 +65,8 @@ pub enum Reply {
     },
     /// There was nothing to release or resize.
     Absent,
-    /// The claim's id was replaced by another rotation or by an adoption.
+    /// The claim's id was replaced by another rotation or by an adoption; or it was to be adopted
+    /// while the store may have lost its release.
     Superseded,
     /// The id belongs to another client, or was used before: choose a new one.
     Taken,
@@ -155,7 +156,6 @@ by_verb! {
     /// The replies to a [`Renew`](crate::Renew).
     RenewReply {
         Standing(standing: Standing),
-        Quarantined { until: StoreTime },
         Gone,
         Superseded,
         Taken,

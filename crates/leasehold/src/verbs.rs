@@ -395,10 +395,10 @@ macro_rules! adopting {
             /// Dropping the future releases the lease in the background, if it was taken over.
             ///
             /// # Errors
-            /// `Lost`: the claim no longer exists, another process has taken it, or its id was
-            /// replaced after the parts were made. `Invalid`: the parts are of another key or
-            /// kind, or were not handed over. Otherwise the same errors as acquiring; if it was
-            /// taken over by then, it is released.
+            /// `Lost`: the claim no longer exists, another process has taken it, its id was replaced
+            /// after the parts were made, or the store may have lost data, such as its release.
+            /// `Invalid`: the parts are of another key or kind, or were not handed over. Otherwise
+            /// the same errors as acquiring; if it was taken over by then, it is released.
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].

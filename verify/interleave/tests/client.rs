@@ -342,7 +342,7 @@ fn a_grant_is_not_lost_among_other_pushes() {
 fn an_inbox_opens_for_who_waits() {
     explore(async |world| {
         let (a, b) = (world.client().await, world.client().await);
-        let other = a.mutex("other").unwrap().lock().await.unwrap();
+        let _other = a.mutex("other").unwrap().lock().await.unwrap();
         let held = lock(&b).await;
         yield_now().await;
         let visit = visits(&a, "k");

@@ -57,7 +57,6 @@ impl ClaimMachine {
             let end = match heard.reply {
                 Reply::Taken => End::Taken,
                 Reply::Superseded => End::Superseded,
-                Reply::Quarantined { until } => End::Quarantined(until.since(heard.at)),
                 _ => End::Gone,
             };
             // One that still waited is not what was asked for: it is released.

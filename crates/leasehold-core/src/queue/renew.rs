@@ -50,12 +50,10 @@ impl Queue {
     /// Replaces the id, and perhaps the client; or says why not.
     fn rotate(&mut self, id: &ClaimId, rotate: &Rotate, step: &mut Step) -> Option<Reply> {
         let version = self.entry(id)?.version;
-        if version != rotate.version {
-            return Some(Reply::Superseded);
-        }
         // Who takes it over does not know whether it was released since what the store knows.
-        if let Some(until) = step.opens.filter(|_| rotate.adopt.is_some()) {
-            return Some(Reply::Quarantined { until });
+        let is_doubtful = step.opens.is_some() && rotate.adopt.is_some();
+        if version != rotate.version || is_doubtful {
+            return Some(Reply::Superseded);
         }
         if self.places.contains_key(&rotate.to) || self.is_buried(&rotate.to, step.now) {
             return Some(Reply::Taken);

@@ -61,7 +61,7 @@ impl Client {
                 "another process has taken the lease over, or its id was replaced",
             )),
             // Where the grant was lost, as in a fail-over, the claim waits again.
-            _ => Err(lost(
+            RenewReply::Standing(_) | RenewReply::Gone | RenewReply::Mismatch { .. } => Err(lost(
                 "the lease has ended: it was released or broken, or it has expired",
             )),
         }

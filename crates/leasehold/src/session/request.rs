@@ -84,7 +84,10 @@ pub(crate) fn timed_out() -> StoreError {
 /// The claim that was to be taken over is not there.
 pub(super) fn nothing_to_adopt(end: End) -> StoreError {
     let why = match end {
-        End::Superseded => "another process has taken over the claim, or its id was replaced",
+        End::Superseded => {
+            "another process has taken over the claim, its id was replaced, or the store may have \
+             lost data"
+        }
         _ => "the claim no longer exists: it was released or broken, or has expired",
     };
     let hint = "recover it instead: that makes a new claim in that case";

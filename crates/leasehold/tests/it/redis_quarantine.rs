@@ -114,6 +114,10 @@ async fn what_has_survived_is_kept_and_handed_on_when_it_is_over() {
     let outer = owner.lock().await.unwrap();
     server.restart(leasehold_testkit::server::Data::Keep);
     let restarted = Instant::now();
+    // Only its own client knows that it has not released it since.
+    let (heir, parts) = (b.mutex("k").unwrap(), lease.parts().unwrap());
+    let refused = timeout(SOON, heir.try_recover(&parts)).await.unwrap();
+    assert!(retry_after(&refused.unwrap_err()) <= 2 * longest);
     let waits = waiting(&b, "k");
     // Renewed several times meanwhile; the inner claim waits behind its own owner.
     let inner = timeout(SOON, owner.lock()).await.unwrap().unwrap();

@@ -89,7 +89,7 @@ fn a_lease_is_not_taken_over_and_goes_on_by_its_own_client() {
     queue.apply(&Command::Claim(patient(0, Mode::EXCLUSIVE)), START);
     let adopted = rotate(id(0), id(1), 0, Some(adopt(1)));
     let refused = queue.apply(&adopted, closed(1));
-    assert_eq!(refused.reply, Reply::Quarantined { until: after(10) });
+    assert_eq!(refused.reply, Reply::Superseded);
     assert!(refused.events.is_empty());
     let rotated = queue.apply(&rotate(id(0), id(2), 0, None), closed(2));
     let before = standing(rotated.reply).token;

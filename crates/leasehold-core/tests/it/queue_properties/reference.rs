@@ -525,11 +525,8 @@ impl Reference {
     }
 
     fn rotate(&mut self, known: &Known, rotate: &Rotate, seen: &Reply) -> Option<Expected> {
-        if known.version != rotate.version {
+        if known.version != rotate.version || (self.closed && rotate.adopt.is_some()) {
             return Some(Expected::Exactly(Reply::Superseded));
-        }
-        if self.closed && rotate.adopt.is_some() {
-            return Some(Expected::Quarantined);
         }
         let perhaps =
             self.lapsed.contains(&rotate.to) || self.perhaps_buried.contains_key(&rotate.to);

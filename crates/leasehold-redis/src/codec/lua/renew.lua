@@ -44,11 +44,9 @@ end
 -- Queue::rotate: replaces the id, and perhaps the client; or says why not.
 local function rotate(claim, to, version, client)
   local id = claim.id
-  if (claim.version or 0) ~= version then
+  -- Who takes it over does not know whether it was released since what the store knows.
+  if (claim.version or 0) ~= version or (client and closed_for > 0) then
     return {8, now}
-  elseif client and closed_for > 0 then
-    -- Who takes it over does not know whether it was released since.
-    return {12, now, now + closed_for}
   elseif find(to) or is_buried(to) then
     return {9, now}
   end

@@ -174,8 +174,8 @@ fn note(inboxes: &mut Vec<Inbox>, inbox: &Inbox) {
 impl Queue {
     /// Applies one command at the store's time `now`.
     ///
-    /// While the store is closed ([`Now::closed`]) nothing is granted. Holders may renew and
-    /// release, and waiters keep their places.
+    /// While the store is closed ([`Now::closed`]) nothing is granted or taken over. Holders
+    /// may renew and release, and waiters keep their places.
     pub fn apply(&mut self, command: &Command, now: impl Into<Now>) -> Outcome {
         let now = now.into();
         let before = now.audited.then(|| self.clone());

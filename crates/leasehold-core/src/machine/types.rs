@@ -153,7 +153,7 @@ pub enum End {
     /// The claim has expired or was removed. A new claim with a new id may join the queue at the
     /// end.
     Gone,
-    /// Another client has replaced the id of the claim that was to be taken over.
+    /// The claim that was to be taken over has another id by now, or the store may have lost data.
     Superseded,
     /// The key is in use with another capacity, or one too small for the claim.
     Mismatch(Capacity),

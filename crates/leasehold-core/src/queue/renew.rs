@@ -50,7 +50,7 @@ impl Queue {
     /// Replaces the id, and perhaps the client; or says why not.
     fn rotate(&mut self, id: &ClaimId, rotate: &Rotate, step: &mut Step) -> Option<Reply> {
         let version = self.entry(id)?.version;
-        // Who takes it over does not know whether it was released since what the store knows.
+        // Who takes it over does not know of a release that the store may have forgotten.
         let is_doubtful = step.opens.is_some() && rotate.adopt.is_some();
         if version != rotate.version || is_doubtful {
             return Some(Reply::Superseded);

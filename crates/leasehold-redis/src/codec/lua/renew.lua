@@ -44,7 +44,7 @@ end
 -- Queue::rotate: replaces the id, and perhaps the client; or says why not.
 local function rotate(claim, to, version, client)
   local id = claim.id
-  -- Who takes it over does not know whether it was released since what the store knows.
+  -- Who takes it over does not know of a release that the store may have forgotten.
   if (claim.version or 0) ~= version or (client and closed_for > 0) then
     return {8, now}
   elseif find(to) or is_buried(to) then

@@ -91,7 +91,7 @@ fn judge(server: &str, settings: &Row, options: &PostgresOptions, is_deaf: bool)
 /// Of those in `synchronous_standby_names`: who is `gone`, and how many are `lacking` for commits.
 fn missing(gone: &str, lacking: i64) -> Finding {
     let found = match gone {
-        "" => format!("{lacking} more standbys have to be connected"),
+        "" => format!("more standbys have to be connected: {lacking}"),
         names => format!("standbys are not connected: {names}"),
     };
     let (severity, meaning) = match lacking {
@@ -142,7 +142,7 @@ mod tests {
     fn standbys_that_commits_wait_for_are_named() {
         let (one, any) = (missing("s2", 1), missing("", 2));
         assert_eq!(one.found, "standbys are not connected: s2");
-        assert_eq!(any.found, "2 more standbys have to be connected");
+        assert_eq!(any.found, "more standbys have to be connected: 2");
         assert_eq!(one.severity, Warning);
         assert_eq!(missing("s2", 0).severity, Note);
     }

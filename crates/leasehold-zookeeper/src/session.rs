@@ -257,7 +257,7 @@ async fn cause(server: &str) -> io::Result<&'static str> {
     let mut said = Vec::new();
     stream.take(256).read_to_end(&mut said).await?;
     Ok(match said.starts_with(b"This ZooKeeper instance is not") {
-        true => "a server serves no requests, as without a majority of its ensemble",
+        true => "a server serves no requests (its ensemble may have no majority)",
         false => "a server gives no session",
     })
 }

@@ -59,7 +59,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
             .with_hint("drop it when nobody uses it, or name another: ?schema=NAME; then init it")
     };
     let said = match (code, class) {
-        // Without that table there is none; without another one or a function, a part of it.
+        // Without the table `about` there is no schema; without anything else, a part of it is missing.
         (&SqlState::UNDEFINED_TABLE, _) if !message.contains(".about") => incomplete(),
         (&SqlState::UNDEFINED_FUNCTION | &SqlState::UNDEFINED_COLUMN, _) => incomplete(),
         (&SqlState::UNDEFINED_TABLE | &SqlState::INVALID_SCHEMA_NAME, _) => refused(format!(

@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(10);
 const TRIES: usize = 8;
 
 /// What begins a transaction that waits for others for less than a client waits for it, as the functions
-/// of the schema do. What the client has given up would wait on, with a connection for each try.
+/// of the schema do. Otherwise each try that the client has given up would go on, with its connection.
 pub(crate) const PATIENCE: &str = "begin; set local lock_timeout = '4s';";
 
 /// The pauses before a login that was refused is tried again: the first, and the longest. A server may

@@ -35,7 +35,7 @@ create table {schema}.keys (
     tail_at bigint not null default 0,
     tail bytea not null,
     base bytea not null default '',
-    -- A number that a hand has changed could end each statement about this row, and about all.
+    -- After a wrong change by hand each statement about this row could fail, and each about all rows.
     constraint sound check (tail_at between 0 and base_at and base_at - tail_at <= octet_length(tail))
 ) with (
     -- Rows are updated all the time, in place where there is room.

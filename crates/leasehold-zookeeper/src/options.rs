@@ -315,8 +315,9 @@ impl ZooKeeperOptions {
         all
     }
 
-    /// The servers, each with where to connect to: its name, and what other addresses that has. The client
-    /// crate gives the first one all of the time for a name. Half of the time to connect is for these.
+    /// The servers, each with where to connect to: its name, and the other addresses of that name, since
+    /// the client crate may spend all of the time for a name on its first address. Finding them takes at
+    /// most half of the time to connect.
     pub(crate) async fn endpoints(&self) -> Vec<(String, String)> {
         let limit = self.connect_timeout / 2;
         let find = move |server: String| async move {

@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-/// A request to a server: a script, its keys and its arguments.
+/// A request to a server: a script with its keys and arguments, or another command.
 pub(crate) enum Request<'a> {
     /// Steps that are taken one after the other; with `all`, all of them or none.
     Steps { steps: &'a [Arc<Step>], all: bool },

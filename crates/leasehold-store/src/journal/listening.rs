@@ -51,7 +51,7 @@ where
     })
 }
 
-/// Connects again, however often that has to be tried. People hear of a refusal, once.
+/// Connects again, however often that has to be tried. The first refusal is logged as a warning.
 pub async fn connect_again<T, F>(connect: impl Fn() -> F) -> T
 where
     F: Future<Output = Result<T, StoreError>>,

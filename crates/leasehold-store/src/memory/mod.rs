@@ -310,7 +310,7 @@ impl Scheme for Memory {
         read_url(url).map(|_| Description::without_servers(url))
     }
 
-    /// It is for tests: a command that locks there is meant to exclude others.
+    /// It is for tests in one process, and a command is meant to exclude others.
     fn warning(&self, _url: &str) -> Option<Invalid> {
         let why = "memory: excludes no other process: each has its own locks";
         Some(Invalid::new(why, FOR_SEVERAL))

@@ -133,8 +133,8 @@ impl Election {
     }
 
     /// Recovers a leadership after a crash: goes on with the lease of these parts, or joins the
-    /// election anew if that claim no longer exists. A leadership that goes on has a higher term, and
-    /// gets the `note`; if the store does not answer to that, it is resigned.
+    /// election anew if that is `Lost`. A leadership that goes on has a higher term, and gets the
+    /// `note`; if the store does not answer to that, it is resigned.
     ///
     /// Make the parts of [`Leadership::lease`]. Make sure that the former leader is dead, as for
     /// [`crate::Mutex::adopt_by_force`].
@@ -227,8 +227,8 @@ impl Election {
 pub struct RecoveredLeadership {
     /// The leadership.
     pub leadership: Leadership,
-    /// Whether the old claim no longer existed, so that this is a new one: another client may have
-    /// led in between.
+    /// Whether the old claim was lost, so that this is a new one: another client may have led in
+    /// between.
     pub is_new: bool,
 }
 

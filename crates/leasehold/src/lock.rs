@@ -72,7 +72,7 @@ impl Lock {
     }
 
     /// Sets a note that is shown to those who inspect the key, such as a leader's address. An
-    /// empty note is none. It replaces that of a lease that is taken over; if the store does not
+    /// empty note is none. A lease that is taken over gets this note, too; if the store does not
     /// answer to that, the lease is released.
     ///
     /// # Errors

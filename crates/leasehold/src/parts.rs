@@ -207,8 +207,8 @@ impl<K: LeaseKind> Lease<K> {
 pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
     pub lease: Lease<K>,
-    /// Whether the old claim no longer existed, so that this is a new one: another client may
-    /// have held the key in between.
+    /// Whether the old claim was lost, so that this is a new one: another client may have held
+    /// the key in between.
     pub is_new: bool,
 }
 

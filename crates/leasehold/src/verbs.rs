@@ -398,7 +398,7 @@ macro_rules! adopting {
             /// `Lost`: the claim no longer exists, another process has taken it, its id was replaced
             /// after the parts were made, or the store may have lost data, such as its release.
             /// `Invalid`: the parts are of another key or kind, or were not handed over. Otherwise
-            /// the same errors as acquiring; if it was taken over by then, it is released.
+            /// the same errors as acquiring: a lease that was taken over by then is released.
             ///
             /// # Examples
             /// See [`crate::Lease::into_parts`].
@@ -428,9 +428,9 @@ macro_rules! adopting {
             }
 
             /// Recovers a lease after a crash: takes over the lease of these parts, or acquires a
-            /// new one if that claim no longer exists. Make sure that the former holder is dead,
-            /// as for [`Self::adopt_by_force`]. To wait for a new one, use `how`: its limit is
-            /// that of the whole call.
+            /// new one if that is `Lost`. Make sure that the former holder is dead, as for
+            /// [`Self::adopt_by_force`]. To wait for a new one, use `how`: its limit is that of
+            /// the whole call.
             ///
             /// # Cancel safety
             /// Same as [`Self::adopt`].
@@ -446,8 +446,8 @@ macro_rules! adopting {
                 $of.recover_as($parts, how).await
             }
 
-            /// The same as [`Self::recover`], without waiting: `None` if the claim no longer exists
-            /// and the key is busy.
+            /// The same as [`Self::recover`], without waiting: `None` if that lease is `Lost` and
+            /// the key is busy.
             ///
             /// # Cancel safety
             /// Same as [`Self::adopt`].

@@ -61,7 +61,7 @@ face! { impl Leadership {
 pub struct RecoveredLeadership {
     /// The leadership.
     pub leadership: Leadership,
-    /// Whether the old claim no longer existed, so that this is a new one.
+    /// Whether the old claim was lost, so that this is a new one.
     pub is_new: bool,
 }
 

@@ -165,7 +165,7 @@ face! { impl LossSignal {
 pub struct Recovered<K: LeaseKind = Exclusive> {
     /// The lease.
     pub lease: Lease<K>,
-    /// Whether the old claim no longer existed, so that this is a new one.
+    /// Whether the old claim was lost, so that this is a new one.
     pub is_new: bool,
 }
 

@@ -36,9 +36,9 @@ fn behind_name(stat: &[u8]) -> Option<Vec<String>> {
     Some(behind.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The process group of this process; nothing where that is one of another PID namespace, as that
-/// of `unshare --pid`.
-#[allow(unsafe_code, reason = "the safe interface takes each for one of ours")]
+/// The process group of this process; nothing where it has no number in our PID namespace, as after
+/// `unshare --pid`.
+#[allow(unsafe_code, reason = "rustix does not expect that there is none")]
 pub(crate) fn group() -> Option<Pid> {
     // SAFETY: it takes nothing, and cannot fail.
     Pid::from_raw(unsafe { libc::getpgrp() })

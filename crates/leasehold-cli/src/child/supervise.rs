@@ -23,9 +23,9 @@ use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
 const ROUND: Duration = Duration::from_millis(5);
-/// How soon a child goes on whose turn at the terminal it is not: where nothing stops us with it,
-/// it is stopped again, and again.
-const NOT_ITS_TURN: Duration = Duration::from_millis(100);
+/// The pause before a child goes on while others have the terminal: where nothing stops us with it,
+/// it would be stopped again at once, and again.
+const BACKGROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// How it came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl<'a> Supervision<'a> {
                         if !self.terminal.as_ref().is_some_and(Terminal::is_ours) {
                             let (now, status) = self.look();
                             let pause = self.policy.sleep(now, status.remaining, status.state);
-                            sleep(pause.min(NOT_ITS_TURN)).await;
+                            sleep(pause.min(BACKGROUND_PAUSE)).await;
                         }
                         // The lease may have ended meanwhile: that comes first.
                         self.look();

@@ -128,7 +128,7 @@ impl Value {
     }
 }
 
-/// What tells a store from others, of a URL without passwords: whoever logs in there.
+/// What names a store in a URL without passwords: all of it but who logs in.
 fn without_logins(url: &str) -> String {
     const LOGINS: [&str; 4] = ["user=", "pass=", "sentinel_user=", "sentinel_pass="];
     // `listen=` of PostgreSQL is a URL, too.

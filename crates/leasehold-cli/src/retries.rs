@@ -231,6 +231,8 @@ impl<'a> Retries<'a> {
         asked: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         tokio::select! {
+            // Also where a busy machine comes to both too late.
+            biased;
             answer = asked => answer,
             Some(failure) = self.over() => Err(failure),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::TryFutureExt;
 use leasehold::store::warning;
 use leasehold::{Client, Invalid, Settings};
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::config::CommandSettings;
 use crate::connect::builder;
@@ -46,13 +46,10 @@ impl<'a> Session<'a> {
             let observer = retries.not_now.clone();
             let opening = builder(store).settings(settings.clone()).observer(observer);
             // The first try may take as long as all that follow it.
-            let (limit, silent) = retries.time_limit(patience.retry_for.unwrap_or_default());
-            tokio::select! {
-                // Also where a busy machine comes to both too late.
-                biased;
-                opened = retries.answer(opening.connect().map_err(Failure::from)) => opened,
-                () = sleep(limit), if !retries.interrupted => Err(silent),
-            }
+            let first = patience.retry_for.filter(|_| !retries.interrupted);
+            let (limit, silent) = retries.time_limit(first.unwrap_or_default());
+            let opened = retries.answer(opening.connect().map_err(Failure::from));
+            timeout(limit, opened).await.unwrap_or(Err(silent))
         };
         let client = retries.retry(&mut signals, open).await?;
         retries.usable();

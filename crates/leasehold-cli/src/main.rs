@@ -53,7 +53,7 @@ fn main() {
         Status::from(status).end()
     }
     lifetime::note();
-    // Who has started us may have blocked them: the command, which has none blocked, relies on us.
+    // What our caller has blocked would not reach the command, which has no signal blocked.
     sys::unblock(sys::ALL);
     sys::survive_file_size();
     let status = match args::parse(std::env::args_os()) {

@@ -214,8 +214,8 @@ pub(crate) fn stop_self() {
     stop_after(|| {});
 }
 
-/// The same for all of its group, which the terminal has not told: a script that has started this
-/// process would wait for it.
+/// The same for the whole group, where the terminal has not sent it that: else a shell would wait
+/// for the script that has started this process.
 pub(crate) fn stop_group() {
     stop_after(|| _ = kill_current_process_group(Signal::TSTP));
 }
@@ -223,7 +223,7 @@ pub(crate) fn stop_group() {
 fn stop_after(others: impl FnOnce()) {
     let default = without_code(libc::SIG_DFL);
     if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
-        // Pending until the others have theirs: who continues them before that discards it.
+        // Pending until the others have theirs: who continues them before then discards it, too.
         block(Some(Signal::TSTP));
         let _ = raise(libc::SIGTSTP);
         others();

@@ -21,7 +21,7 @@ use crate::view::KeyView;
 const SPAN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest pause: the entries of a key may be behind very many of others, which are read once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// For how long those who ask for others wait for an answer about a key.
+/// How long looks at other keys wait for the answer about one.
 #[cfg(feature = "serve")]
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 /// How many of the newest entries are kept.
@@ -111,8 +111,8 @@ pub(crate) fn no_room() -> String {
     format!("the histories of {MOST_KEYS} other keys are shown: close some of them")
 }
 
-/// A key now, and then its history. One looks at a time, and is waited for no longer than a turn if
-/// a server hangs.
+/// A key now, and then its history. One looks at a time; others wait for its first answer no longer
+/// than a turn: a server may hang.
 #[cfg(feature = "serve")]
 pub(crate) async fn look(
     client: &Client,

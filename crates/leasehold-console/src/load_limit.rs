@@ -60,7 +60,7 @@ impl LoadLimit {
         pause
     }
 
-    /// Of the pause that was taken last, what is not over is due again: who took it has ended.
+    /// What is left of the pause that was taken last is due again: who took it has ended.
     pub(crate) fn give_back(&mut self) {
         if let Some(end) = self.taken.take() {
             let left = end.saturating_duration_since(Instant::now());

@@ -36,7 +36,7 @@ fn page(command: Command) -> std::io::Result<String> {
     let examples: Vec<_> = lines.filter_map(|line| line.strip_prefix("  ")).collect();
     let examples = examples.join("\n");
     let version = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
-    // What is only too much for `-h` would have no description here.
+    // What `-h` leaves out for its length would have no description here.
     let command = command.mut_args(|argument| argument.hide_short_help(false));
     let man = Man::new(command).source(version).manual("leasehold");
     let mut page = Vec::new();

@@ -306,7 +306,7 @@ impl Event {
             false => format!("lost {key}: {reason}{}", cause.unwrap_or_default()),
         };
         let milestone = match reason {
-            // What the holder has limited itself is no loss.
+            // An end that the holder has set itself is no loss.
             Loss::MaxHold => Milestone::Released,
             _ => Milestone::Lost,
         };

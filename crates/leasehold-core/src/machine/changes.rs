@@ -144,12 +144,11 @@ impl ClaimMachine {
         }
         let reply = said.map(|heard| heard.reply);
         // What is handed over is given up already: nothing else looks whether that is its grant.
-        let forgotten = match (&self.stage, reply) {
-            (Stage::Held(renewal), Some(Reply::Standing(standing))) => {
-                !renewal.is_ours(&standing, false)
-            }
-            _ => false,
-        };
+        let forgotten = matches!(
+            (&self.stage, reply),
+            (Stage::Held(renewal), Some(Reply::Standing(standing)))
+                if !renewal.is_ours(&standing, false)
+        );
         let Some(change) = self.changes.iter_mut().find(|change| change.id == id) else {
             return;
         };

@@ -22,8 +22,6 @@ pub struct CommandStats {
     pub time: Duration,
     /// How often it was turned away before it ran (no permission, out of memory, …).
     pub rejected: u64,
-    /// How often it ran and failed.
-    pub failed: u64,
 }
 
 impl Stats {
@@ -41,7 +39,6 @@ impl Stats {
                 calls: now.calls - before.calls,
                 time: now.time - before.time,
                 rejected: now.rejected - before.rejected,
-                failed: now.failed - before.failed,
             };
             (name.clone(), since)
         });
@@ -79,7 +76,6 @@ impl CommandStats {
             calls: field("calls"),
             time: Duration::from_micros(field("usec")),
             rejected: field("rejected_calls"),
-            failed: field("failed_calls"),
         }
     }
 }

@@ -108,8 +108,7 @@ impl Postgres {
         &SHARED
     }
 
-    /// Starts a streaming replica of `primary`, which answers queries, and writes after
-    /// [`Self::promote`].
+    /// Starts a streaming replica of `primary`, which answers queries.
     pub fn replica_of(primary: &Self) -> Self {
         let scratch = scratch();
         let mut copy = scratch.command(program("pg_basebackup"));
@@ -196,11 +195,6 @@ impl Postgres {
             let ready = lines.next() == Some(&pid) && lines.nth(6).map(str::trim) == Some("ready");
             ready.then_some(()).ok_or_else(|| self.log())
         });
-    }
-
-    /// Makes a replica a server that writes, and returns when it is one.
-    pub fn promote(&self) {
-        assert_eq!(self.sql("select pg_promote()"), "t", "{}", self.log());
     }
 }
 

@@ -120,19 +120,6 @@ pub struct Counts {
     pub requests: u64,
     /// Those of them that the server has answered, delivered or not.
     pub answers: u64,
-    /// Bytes delivered to the server.
-    pub bytes_to_server: u64,
-    /// Bytes delivered to clients.
-    pub bytes_to_client: u64,
-}
-
-impl Counts {
-    fn delivered_to(&mut self, end: End) -> &mut u64 {
-        match end {
-            End::Client => &mut self.bytes_to_client,
-            End::Server => &mut self.bytes_to_server,
-        }
-    }
 }
 
 /// A command on its way to the server.
@@ -377,13 +364,10 @@ impl Proxy {
         self.rule(matches, n, Action::SwallowRequest, what)
     }
 
-    /// Closes one end of all connections and tells the other, which is `kept`, nothing: it goes on
-    /// as if somebody were there. New connections are sound.
-    ///
-    /// Keeping the client is a server that has vanished without a word; keeping the server is a
-    /// client that has, and what is held for the server is still delivered on [`Self::resume`].
-    pub fn half_open(&self, kept: End) {
-        self.order(Verb::Tell(What::HalfOpen { kept }, Isolated::all()));
+    /// Closes the server's end of all connections and tells the client nothing, as a server that has
+    /// vanished without a word. New connections are sound.
+    pub fn half_open(&self) {
+        self.order(Verb::Tell(What::HalfOpen, Isolated::all()));
     }
 
     /// Takes part in a partition of the network: nothing more passes between these peers and the

@@ -27,8 +27,8 @@ pub(super) struct Order {
 pub(super) enum What {
     /// Both sockets are closed, or reset.
     Close { reset: bool },
-    /// One end is closed, and the other is told nothing.
-    HalfOpen { kept: End },
+    /// The server's end is closed, and the client is told nothing.
+    HalfOpen,
 }
 
 /// How long an order waits for a server that does not take the connection.
@@ -63,11 +63,11 @@ pub(super) async fn carry(
 
     let (to_server, for_server) = mpsc::unbounded_channel();
     let (to_client, for_client) = mpsc::unbounded_channel();
-    let conversation = Conversation::new(peer, Arc::clone(&shared), [to_server, to_client]);
+    let conversation = Conversation::new(peer, shared, [to_server, to_client]);
     let conversation = Arc::new(Mutex::new(conversation));
     let attend = |end, socket, parcels| {
-        let (conversation, shared) = (Arc::clone(&conversation), Arc::clone(&shared));
-        Some(Box::pin(attend(end, socket, parcels, conversation, shared)))
+        let conversation = Arc::clone(&conversation);
+        Some(Box::pin(attend(end, socket, parcels, conversation)))
     };
     let mut client = attend(End::Client, client, for_client);
     let mut server = attend(End::Server, server, for_server);
@@ -89,8 +89,7 @@ pub(super) async fn carry(
         // Without a proxy, no connection.
         let Order { what, done } = order?;
         match what {
-            What::HalfOpen { kept: End::Client } => server = None,
-            What::HalfOpen { kept: End::Server } => client = None,
+            What::HalfOpen => server = None,
             What::Close { reset: how } => {
                 reset.store(how, Ordering::Relaxed);
                 return Some(done);
@@ -114,7 +113,6 @@ async fn attend(
     mut socket: Socket,
     parcels: mpsc::UnboundedReceiver<Parcel>,
     conversation: Arc<Mutex<Conversation>>,
-    shared: Arc<Shared>,
 ) -> Result<(), Over> {
     let conversation = || conversation.lock().expect("no predicate has panicked");
     let _ = socket.stream.set_nodelay(true);
@@ -127,7 +125,7 @@ async fn attend(
         }
         conversation().closed(end)
     };
-    tokio::try_join!(hearing, deliver(end, sink, parcels, &shared)).map(drop)
+    tokio::try_join!(hearing, deliver(end, sink, parcels)).map(drop)
 }
 
 /// Delivers parcels in their order until the other end has closed.
@@ -135,7 +133,6 @@ async fn deliver(
     end: End,
     mut sink: WriteHalf<'_>,
     mut parcels: mpsc::UnboundedReceiver<Parcel>,
-    shared: &Shared,
 ) -> Result<(), Over> {
     let mut reachable = true;
     while let Some(Parcel { load, due, gate }) = parcels.recv().await {
@@ -148,11 +145,6 @@ async fn deliver(
         match (load, end) {
             (Load::Bytes(bytes), _) => {
                 reachable = reachable && sink.write_all(&bytes).await.is_ok();
-                if reachable {
-                    let length = bytes.len() as u64;
-                    let counts = &shared.counts;
-                    counts.send_modify(|counts| *counts.delivered_to(end) += length);
-                }
             }
             // The server may still answer a client that has said all it had to say.
             (Load::Close, End::Server) => {

@@ -15,7 +15,7 @@ use std::env;
 
 use leasehold::core::UNHEARD_CUT;
 use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::proxy::{Command, End};
+use leasehold_testkit::proxy::Command;
 use leasehold_testkit::server::Data;
 
 use crate::redis_support::*;

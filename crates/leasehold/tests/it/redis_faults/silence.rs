@@ -52,7 +52,7 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
 async fn comes_back_from_silence(settings: Settings) {
     let (_server, proxy, ours, other) = proxied(settings, lasting()).await;
     let lease = lock(&ours).await;
-    proxy.half_open(End::Client);
+    proxy.half_open();
     let silent = Instant::now();
     let key = ours.mutex(KEY).unwrap();
     soon("the loss", lease.lost()).await;

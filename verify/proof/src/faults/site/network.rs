@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_testkit::proxy::{Command, Direction, End, Peers};
+use leasehold_testkit::proxy::{Command, Direction, Peers};
 
 use super::{Servers, Site, pause};
 use crate::faults::plan::{Fault, Way};
@@ -39,7 +39,7 @@ impl Site {
                 proxy.heal();
                 if let Servers::Postgres(_) = &self.servers {
                     // There are as few sessions as a server has room for: it finds out, too.
-                    proxy.half_open(End::Client);
+                    proxy.half_open();
                 }
             }
             Fault::CutOff(which, time) => {
@@ -48,7 +48,7 @@ impl Site {
                 pause(time).await;
                 proxy.rejoin(Peers::All);
             }
-            Fault::HalfOpen(which) => self.proxy(which).half_open(End::Client),
+            Fault::HalfOpen(which) => self.proxy(which).half_open(),
             Fault::Swallow(which, count) => {
                 let _ = self.proxy(which).swallow_replies(count);
             }

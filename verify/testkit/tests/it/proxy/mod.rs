@@ -8,12 +8,11 @@ mod slowing;
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::process::Command;
 use std::time::Duration;
 
-use leasehold_testkit::process::{PATIENCE, Process};
-use leasehold_testkit::proxy::{Direction, End, Peers, Proxy};
-use leasehold_testkit::server::{ClientCertificate, RedisServer};
+use leasehold_testkit::process::PATIENCE;
+use leasehold_testkit::proxy::{Direction, Peers, Proxy};
+use leasehold_testkit::server::RedisServer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};

@@ -3,33 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_a_replica_is_sent_comes_at_once() {
-    let (_proxy, mut replica, mut primary) = both_ends().await;
-    replica.send("PSYNC ? -1").await;
-    let asked = "*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n";
-    primary.hears(asked).await;
-    // All data of the primary: so many bytes, and no line end behind them.
-    let data = "+FULLRESYNC 4711 0\r\n$5\r\nREDIS";
-    primary.0.write_all(data.as_bytes()).await.unwrap();
-    replica.hears(data).await;
-}
-
-#[test]
-fn a_blocking_client_works_through_its_url() {
-    let server = RedisServer::builder().password("secret").start();
-    let proxy = Proxy::to(&server);
-    let url = format!("redis://:secret@127.0.0.1:{}/", proxy.port());
-    assert_eq!(proxy.url(), url);
-    let client = redis::Client::open(proxy.url()).unwrap();
-    let mut client = client.get_connection().unwrap();
-    let set = redis::cmd("SET").arg(&["k", "v"]).exec(&mut client);
-    set.unwrap();
-    assert_eq!(value(&server, "k").as_deref(), Some("v"));
-    assert_eq!(proxy.counts().connections, 1);
-}
-
-#[tokio::test]
-async fn commands_bytes_and_connections_are_counted() {
+async fn commands_and_connections_are_counted() {
     let (_server, proxy, mut first) = connected().await;
     first.send("SET k v|GET k").await;
     first.hears("+OK\r\n$1\r\nv\r\n").await;
@@ -40,10 +14,6 @@ async fn commands_bytes_and_connections_are_counted() {
         .wait_for(|counts| counts.connections == 2 && counts.open == 0)
         .await;
     assert_eq!((counts.requests, counts.answers), (3, 3));
-    let sent = packed("SET k v").len() + packed("GET k").len() + packed("PING").len();
-    assert_eq!(counts.bytes_to_server, sent as u64);
-    let answered = "+OK\r\n$1\r\nv\r\n+PONG\r\n".len();
-    assert_eq!(counts.bytes_to_client, answered as u64);
 }
 
 #[tokio::test]
@@ -93,20 +63,6 @@ async fn what_a_server_says_before_it_ends_arrives() {
     client.send("PING|CLIENT KILL TYPE normal SKIPME no").await;
     assert!(client.rest().await.unwrap().starts_with("+PONG\r\n"));
     drop(server);
-}
-
-#[tokio::test]
-async fn tls_passes_uncut() {
-    let builder = RedisServer::builder().tls(ClientCertificate::NotAsked);
-    let server = builder.start();
-    let proxy = Proxy::to(&server);
-    assert_eq!(proxy.url(), format!("rediss://127.0.0.1:{}/", proxy.port()));
-    let mut cli = Command::new("redis-cli");
-    let arguments = format!("-h 127.0.0.1 -p {} --tls --cacert", proxy.port());
-    cli.args(arguments.split(' '));
-    cli.arg(&server.certificates().authority.path).arg("PING");
-    assert_eq!(Process::run(cli).await.stdout, "PONG\n");
-    assert_eq!(proxy.counts().requests, 0);
 }
 
 #[tokio::test]

@@ -26,19 +26,6 @@ async fn a_line_that_cannot_come_any_more_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_finished_program_tells_code_and_both_streams() {
-    let finished = Process::run(sh("echo out; echo err >&2; exit 7")).await;
-    finished.has_printed(Some(7), "out\n");
-    assert_eq!(finished.stderr, "err\n");
-}
-
-#[tokio::test]
-async fn input_is_given_whole_and_then_ends() {
-    let cat = Process::spawn_with_input(sh("cat"), "one\ntwo\n");
-    assert_eq!(cat.finish().await.stdout, "one\ntwo\n");
-}
-
-#[tokio::test]
 async fn input_comes_when_the_test_says_so_and_ends_with_its_handle() {
     let (process, mut input) = Process::spawn_to_feed(sh("cat; echo end"));
     for line in ["one", "two"] {
@@ -65,15 +52,6 @@ async fn a_signal_reaches_the_process_and_not_its_children() {
 
     process.signal_group(Signal::TERM);
     process.stdout().wait_for("child").await;
-}
-
-#[tokio::test]
-async fn an_end_by_signal_is_told_apart_from_a_code() {
-    let process = Process::spawn(sh("exec sleep 60"));
-    process.signal(Signal::KILL);
-    let status = process.wait().await;
-    assert_eq!((status.code(), status.signal()), (None, Some(9)));
-    process.signal(Signal::TERM); // To a process that has ended: nothing, and no panic.
 }
 
 #[test]

@@ -60,6 +60,8 @@ fn tombstones_are_bounded() {
     };
     assert!(matches!(try_again(&queue, 0, now), Reply::Standing(_)));
     assert_eq!(try_again(&queue, 1, now), Reply::Gone);
+    let almost = TOMBSTONE_LIFE - Duration::from_micros(1);
+    assert_eq!(try_again(&queue, 1, now + almost), Reply::Gone);
     let forgotten = try_again(&queue, 1, now + TOMBSTONE_LIFE);
     assert!(matches!(forgotten, Reply::Standing(_)));
     // Forgetting needs no step of its own, and a step back of the clock does

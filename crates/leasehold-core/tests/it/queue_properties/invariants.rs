@@ -3,23 +3,16 @@
 use crate::common::*;
 use crate::queue_properties::histories::{id_shown_as, ms};
 use crate::queue_properties::reference::{Expected, Known, Reference};
-use crate::queue_properties::world::{
-    Taken, World, adopts, followers_in, granted_in, in_the_record,
-};
+use crate::queue_properties::world::{Taken, World, adopts, granted_in, in_the_record};
 
 pub(crate) fn hold(world: &mut World, taken: &Taken<'_>) {
     reply_is_as_the_reference_says(taken);
     each_verb_has_its_replies(taken);
     look_agrees_with_the_state(&world.queue, &world.reference, taken.clock);
-    store_time_never_goes_back(world, taken);
     tokens_increase_in_the_order_of_grants(world, taken);
     arrivals_increase_and_order_is_kept(world, taken);
     granted_weights_fit_the_capacity(taken);
     a_closed_store_grants_nothing(taken);
-    fair_holders_came_before_all_who_wait(&world.reference, &taken.seen_after);
-    a_grant_stands_while_its_claim_lives(taken);
-    deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken);
-    a_released_claim_stays_released(taken);
     position_is_a_bound_and_zero_iff_granted(taken);
     blocked_until_comes_early(taken);
     the_same_request_again_changes_nothing(taken, &world.queue);
@@ -100,13 +93,6 @@ pub(crate) fn look_agrees_with_the_state(queue: &Queue, reference: &Reference, c
         false => reference.now,
     };
     assert_eq!((seen.at, seen.clock), (now, clock), "time");
-}
-
-/// Design 1: "Store time never goes back for a key".
-fn store_time_never_goes_back(world: &mut World, taken: &Taken<'_>) {
-    let (last, now) = (world.last_at, taken.outcome.at);
-    assert!(now >= last, "time went back from {last:?} to {now:?}");
-    world.last_at = now;
 }
 
 /// Design 1: tokens are "strictly increasing per key; and because time is the
@@ -221,110 +207,6 @@ fn told_to_look(taken: &Taken<'_>) -> Vec<StoreTime> {
         _ => None,
     }));
     told
-}
-
-/// Design 1: "the granted claims are the front of the queue". Only a claim that
-/// asked to be granted ahead, or whose owner held already, may come before
-/// somebody who waits.
-fn fair_holders_came_before_all_who_wait(reference: &Reference, seen: &Snapshot) {
-    let Some(first) = seen.waiters.first().map(|w| w.claim.arrival) else {
-        return;
-    };
-    for holder in &seen.holders {
-        let arrival = holder.claim.arrival;
-        let mut claims = reference.claims.iter();
-        let passed = claims.any(|claim| claim.arrival == arrival && claim.passed);
-        let may_hold = passed || arrival < first;
-        assert!(may_hold, "{arrival:?} holds while {first:?} waits");
-    }
-}
-
-/// Design 1: "Granted means having a token"; a lease ends by its deadline, by
-/// its release, by an administrator, or with its client; then what its minimum
-/// hold asks for stays.
-fn a_grant_stands_while_its_claim_lives(taken: &Taken<'_>) {
-    let after = |arrival| {
-        let holders = &taken.seen_after.holders;
-        holders.iter().find(|h| h.claim.arrival == arrival)
-    };
-    for holder in &taken.seen_before.holders {
-        let after = after(holder.claim.arrival);
-        let same = after.is_some_and(|after| {
-            (after.token == holder.token || (adopts(taken.command) && after.token > holder.token))
-                && after.claim.kept == holder.claim.kept
-        });
-        let kept = after.is_some_and(|after| after.token == holder.token && after.claim.kept);
-        let left = holder.claim.since != taken.outcome.at && after.is_none();
-        // See `followers_in`.
-        let waits_anew = !taken.now.closed.is_zero()
-            && followers_in(taken.before).contains(&holder.claim.arrival);
-        let unheard = |(arrival, _): &(Arrival, Duration)| *arrival == holder.claim.arrival;
-        let fine = match taken.command {
-            _ if waits_anew => true,
-            Command::Unheard {
-                granted, passed, ..
-            } if granted.iter().any(unheard) => same || (!passed.is_empty() && after.is_none()),
-            Command::Break {
-                only: Some(only), ..
-            } if *only != holder.token => same,
-            Command::Break { .. } => after.is_none(),
-            Command::Bury { .. } => same || kept || left || after.is_none(),
-            Command::Release(release) if holder.claim.id_hint == release.id.to_string() => {
-                kept || after.is_none()
-            }
-            _ => same,
-        };
-        assert!(fine, "{holder:?} is {after:?} by {:?}", taken.command);
-    }
-}
-
-/// Design 1, the table of verbs: `renew` "raises the deadline, never lowers it";
-/// section 3: only an unheard push cuts it, to one second. A claim that leaves
-/// lives as long as its minimum hold.
-fn deadlines_are_lowered_by_unheard_and_minimum_holds_only(taken: &Taken<'_>) {
-    let cut = matches!(taken.command, Command::Unheard { .. });
-    let after = claims(&taken.seen_after).map(|claim| (claim.arrival, claim));
-    let after: BTreeMap<_, _> = after.collect();
-    for before in claims(&taken.seen_before) {
-        let Some(after) = after.get(&before.arrival) else {
-            continue;
-        };
-        if after.kept && !before.kept {
-            continue;
-        }
-        let least = match cut {
-            true => before.deadline.min(taken.outcome.at + UNHEARD_CUT),
-            false => before.deadline,
-        };
-        assert!(after.deadline >= least, "{before:?} cut to {after:?}");
-    }
-}
-
-/// Design 1: "A released claim stays released", within the life and the number
-/// of the tombstones.
-fn a_released_claim_stays_released(taken: &Taken<'_>) {
-    let Command::Release(release) = taken.command else {
-        return;
-    };
-    let mut queue = taken.before.clone();
-    queue.apply(taken.command, taken.clock);
-    let claim = Command::Claim(Claim {
-        ahead: true,
-        ..Claim::new(release.id.clone(), Mode::EXCLUSIVE, ms(1))
-    });
-    if taken.outcome.reply == Reply::Absent {
-        // It may have been released before: life and number count from then.
-        assert_eq!(queue.apply(&claim, taken.clock).reply, Reply::Gone);
-        return;
-    }
-    let almost = TOMBSTONE_LIFE - Duration::from_micros(1);
-    // Fewer tombstones than there is room for do not push this one out.
-    for n in 1..TOMBSTONES {
-        queue.apply(&vacate(ClaimId::from_random(n as u128)), taken.clock);
-    }
-    for clock in [taken.clock, taken.clock + almost] {
-        assert_eq!(queue.apply(&claim, clock).reply, Reply::Gone, "{clock:?}");
-    }
 }
 
 /// Design 1: "`position` is an upper bound"; 0 is granted, and 1 is next.

@@ -25,9 +25,6 @@ pub(crate) struct Known {
     pub(crate) runs: bool,
     /// Its client listened when it last spoke of it while it waited.
     pub(crate) listens: bool,
-    /// Granted although others waited, or might have: it asked for that, or its
-    /// owner held already.
-    pub(crate) passed: bool,
 }
 
 impl Known {
@@ -223,7 +220,6 @@ impl Reference {
         let late = |claim: &&mut Known| claim.token.is_none() && claim.secret == Some(secret);
         for claim in self.claims.iter_mut().filter(late) {
             claim.hold_from(now, token);
-            claim.passed = true;
         }
     }
 
@@ -242,8 +238,6 @@ impl Reference {
             .iter()
             .position(|claim| claim.token.is_none() && (!is_gone(claim) || self.is_unfit(claim)))
         {
-            let mut ahead = self.claims[..next].iter();
-            let passes = ahead.any(|claim| claim.token.is_none());
             if self.is_unfit(&self.claims[next]) {
                 self.claims.remove(next);
                 continue;
@@ -259,7 +253,6 @@ impl Reference {
                 let sibling = secret.is_some() && claim.secret == secret;
                 if at == next || sibling {
                     claim.hold_from(now, token);
-                    claim.passed |= at != next || passes;
                 }
             }
         }
@@ -372,27 +365,25 @@ impl Reference {
         let cut = self.now + UNHEARD_CUT;
         self.watchers
             .retain(|(watcher, _)| !silent.contains(watcher));
-        let mut back = None;
+        let mut back = false;
         for claim in self.claims.iter_mut().filter(|claim| claim.is_of(silent)) {
             let told = granted.iter().find(|told| told.0 == claim.arrival);
             if claim.token.is_none() || told.is_some() {
                 claim.deadline = claim.deadline.min(cut);
             }
-            if let Some((arrival, waited)) = told
+            if let Some((_, waited)) = told
                 && claim.token.is_some()
                 && claim.secret.is_none()
                 && claim.is_of(gone)
             {
                 let joined = claim.since.before(*waited);
                 (claim.token, claim.since, claim.renewed) = (None, joined, None);
-                back = back.or(Some(*arrival));
+                back = true;
             }
         }
-        let Some(first) = back else { return };
-        for claim in self.claims.iter_mut().filter(|claim| claim.arrival > first) {
-            claim.passed |= claim.token.is_some();
+        if back {
+            self.promote_but(gone);
         }
-        self.promote_but(gone);
     }
 
     fn claim(&mut self, claim: &Claim, seen: &Reply) -> Expected {
@@ -473,7 +464,6 @@ impl Reference {
             listens: self.listens,
             renewed: (at_once && claim.min_hold > Duration::ZERO)
                 .then(|| self.now + claim.lease_ttl),
-            passed: barges || nested.is_some(),
         });
         self.promote();
         self.standing(&claim.id, Duration::ZERO, Duration::ZERO)

@@ -24,8 +24,6 @@ pub(crate) struct World {
     permits: u32,
     sent: Vec<Command>,
     audited: Audited,
-    /// The store's time of the last step since the record was last lost.
-    pub(crate) last_at: StoreTime,
     pub(crate) highest_token: Token,
     /// Those who have held, and the highest of their tokens.
     pub(crate) held: BTreeSet<Arrival>,
@@ -88,7 +86,6 @@ impl World {
     fn lose(&mut self) {
         self.queue = Queue::default();
         self.reference.forget();
-        self.last_at = StoreTime(0);
         self.audited.lose();
         // "As long as the clock did not step back further than the loss":
         // it has passed the highest number that was ever given.
@@ -159,7 +156,6 @@ impl World {
             assert_eq!(last, Token::NONE, "of a key that was used");
             assert_eq!(outcome.events, [], "there is nobody");
             self.reference.forget();
-            self.last_at = StoreTime(0);
         }
         self.audited.add(&outcome.audit, &self.queue);
         outcome

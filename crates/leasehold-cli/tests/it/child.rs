@@ -9,16 +9,6 @@ use crate::common::*;
 const WAITER: &str = "echo up $$; exec sleep 60";
 
 #[tokio::test]
-async fn the_exit_status_is_the_commands_own() {
-    let store = Store::local();
-    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255)] {
-        let ended = store.run(&("run k -- sh -c", script)).await;
-        assert_eq!(ended.code(), Some(status), "{script}");
-        assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""), "{script}");
-    }
-}
-
-#[tokio::test]
 async fn what_cannot_run_is_126_or_127() {
     let store = Store::memory();
     let script = store.path("script");

@@ -78,23 +78,6 @@ async fn nothing_is_promised_where_locks_cannot_be_used() {
     }
 }
 
-#[tokio::test]
-async fn why_a_server_cannot_be_reached_is_said() {
-    let server = RedisServer::builder().password("hunter2").start();
-    let address = server.address();
-    for (url, cause) in [
-        (&*format!("redis://:hunter3@{address}/"), "WRONGPASS"),
-        (&*format!("redis://{address}/"), "NOAUTH"),
-        ("redis://no-such-host.invalid/", "cannot be resolved"),
-        ("redis://127.0.0.1:1/", "connection refused"),
-    ] {
-        let seen = doctor(url).await;
-        let report = seen.json();
-        says(report["findings"][0]["found"].as_str().unwrap(), [cause]);
-        hides(&seen, "hunter");
-    }
-}
-
 /// There, who has a key of its own hears and speaks on everybody's channels.
 #[tokio::test]
 async fn users_of_an_old_server_who_may_speak_on_all_channels_are_named() {

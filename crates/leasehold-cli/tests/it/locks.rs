@@ -12,17 +12,12 @@ on_each_store!(
     the_one_who_waits_is_told_twice,
     a_wait_may_end_in_time_or_not,
     ctrl_c_leaves_the_queue_at_once,
-    waiters_are_served_in_order_of_arrival,
-    a_killed_holder_frees_the_lock,
     a_holder_stopped_beyond_its_lease_has_lost_it,
     a_broken_lock_ends_its_command,
-    what_the_command_started_does_not_outlive_a_lost_lock,
     a_broken_lock_may_be_ignored,
-    a_stubborn_command_is_killed_after_the_grace_time,
     holding_ends_with_a_signal_or_the_loss,
     show_and_ls_have_their_shape,
     a_program_that_cannot_run_leaves_nothing_behind,
-    fifty_commands_count_to_fifty,
     a_break_takes_the_grant_that_it_names_and_no_pattern,
     a_resource_that_is_told_of_a_break_refuses_the_former_holder,
     what_others_write_does_not_drive_the_terminal,
@@ -91,41 +86,6 @@ async fn ctrl_c_leaves_the_queue_at_once(store: &Store) {
         assert_eq!(ended.stderr.lines().count(), 2, "{}", ended.stderr);
         assert_eq!(store.show("k").await["waiters"], json!([]));
     }
-}
-
-async fn waiters_are_served_in_order_of_arrival(store: &Store) {
-    let (holder, _) = store.holder("k").await;
-    let order = store.path("order");
-    let mut waiters = Vec::new();
-    for number in 1..=6 {
-        let script = format!("echo {number} $LEASEHOLD_TOKEN >> '{}'", order.display());
-        let waiter = store.spawn(("run k -- sh -c", &script));
-        waiter.says(&format!("position {number}")).await;
-        waiters.push(waiter);
-    }
-    let pids = waiters.iter().map(|waiter| u64::from(waiter.pid()));
-    assert_eq!(store.waiting("k").await, pids.collect::<Vec<_>>());
-    holder.signal(Signal::TERM);
-    for waiter in waiters {
-        assert_eq!(waiter.wait().await.code(), Some(0));
-    }
-    let order = pairs(&order);
-    let numbers: Vec<_> = order.iter().map(|line| line.0).collect();
-    assert_eq!(numbers, [1, 2, 3, 4, 5, 6]);
-    assert!(order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
-}
-
-async fn a_killed_holder_frees_the_lock(store: &Store) {
-    let run = "run --ttl 1s k -- sh -c 'echo up; exec sleep 60'";
-    let holder = store.up(run).await;
-    let waiter = store.waiter("k", "run k -- echo ran").await;
-    let killed = Instant::now();
-    holder.signal(Signal::KILL);
-    // Its output ends with its child.
-    holder.finish().await;
-    waiter.finish().await.has_printed(Some(0), "ran\n");
-    let took = killed.elapsed();
-    assert!(took < Duration::from_secs(25), "{took:?}");
 }
 
 async fn a_holder_stopped_beyond_its_lease_has_lost_it(store: &Store) {
@@ -219,14 +179,6 @@ async fn what_others_write_does_not_drive_the_terminal(store: &Store) {
     assert_eq!(shown["holders"][0]["token"], token);
 }
 
-async fn what_the_command_started_does_not_outlive_a_lost_lock(store: &Store) {
-    let script = "sh -c 'trap \"\" TERM; echo up; exec sleep 60' & trap 'exit 0' TERM; wait";
-    let holder = store.up(("run k -- sh -c", script)).await;
-    store.run("break --yes k").await;
-    // The output ends when the sleeper has gone, which does not hear SIGTERM.
-    holder.finish().await.has_code(Some(79));
-}
-
 async fn a_broken_lock_may_be_ignored(store: &Store) {
     let script = "echo up; until test -e go; do sleep 0.02; done; echo done";
     let run = ("run --on-lost ignore k -- sh -c", script);
@@ -235,19 +187,6 @@ async fn a_broken_lock_may_be_ignored(store: &Store) {
     holder.says("the command continues without the lock").await;
     std::fs::write(store.path("go"), "").unwrap();
     holder.finish().await.has_printed(Some(79), "up\ndone\n");
-}
-
-async fn a_stubborn_command_is_killed_after_the_grace_time(store: &Store) {
-    let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
-    let run = ("run --grace 300ms k -- sh -c", script);
-    let holder = store.up(run).await;
-    store.run("break --yes k").await;
-    holder.says("stopping the command").await;
-    let told = Instant::now();
-    holder.says("killing the command").await;
-    let grace = told.elapsed();
-    assert!(grace > Duration::from_millis(200), "{grace:?}");
-    holder.finish().await.has_code(Some(79));
 }
 
 async fn holding_ends_with_a_signal_or_the_loss(store: &Store) {
@@ -340,18 +279,6 @@ async fn a_program_that_cannot_run_leaves_nothing_behind(store: &Store) {
     ends(store, &("run k --", script.to_str().unwrap()), 126).await;
     let shown = store.show("k").await;
     includes(&shown, json!({"holders": [], "waiters": []}));
-}
-
-async fn fifty_commands_count_to_fifty(store: &Store) {
-    let count = store.path("count");
-    std::fs::write(&count, "0").unwrap();
-    let script = "read n < count; echo $((n + 1)) > count";
-    let spawn = |_| store.spawn(("run -q k -- sh -c", script));
-    let all: Vec<_> = (0..50).map(spawn).collect();
-    for each in all {
-        each.finish().await.has_been_quiet(Some(0));
-    }
-    assert_eq!(std::fs::read_to_string(&count).unwrap().trim(), "50");
 }
 
 /// Of many short waits a log would say nothing else.

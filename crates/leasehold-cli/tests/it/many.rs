@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use crate::common::{Store, on_store, pairs, within};
 use leasehold_testkit::dice::Dice;
 use leasehold_testkit::process::{Process, Signal};
-use leasehold_testkit::server::{Data, RedisServer};
+use leasehold_testkit::server::Data;
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -41,7 +41,6 @@ macro_rules! on_both {
 }
 
 on_both!(
-    two_hundred_commands_count_to_two_hundred,
     two_hundred_commands_lose_no_update_to_kills,
     thirty_waiters_are_served_in_order_of_start,
     a_waiter_killed_next_in_line_delays_little,
@@ -50,17 +49,6 @@ on_both!(
     a_crashed_holder_is_followed_at_its_end,
     a_crash_is_noticed_by_one_who_came_from_far_back,
 );
-
-async fn two_hundred_commands_count_to_two_hundred(store: &Store) {
-    fs::write(store.path("f"), "0\n").unwrap();
-    let begun = Instant::now();
-    let spawn = |_| store.spawn(("run -q k -- sh -c", "n=$(cat f); echo $((n+1)) > f"));
-    let all: Vec<_> = (0..200).map(spawn).collect();
-    all_succeed(all).await;
-    println!("{}: 200 in {:?}", kind(store), begun.elapsed());
-    assert_eq!(fs::read_to_string(store.path("f")).unwrap(), "200\n");
-    is_free(store).await;
-}
 
 /// Every update is a line "token number" of a file that is replaced as a whole, and then one of a
 /// log: the first is the truth that must not be lost, the second what was finished. Before it stands
@@ -323,27 +311,17 @@ async fn a_crash_is_noticed_by_one_who_came_from_far_back(store: &Store) {
     assert!(delay < bound + SLACK, "{delay:?}");
 }
 
-#[tokio::test]
-async fn a_flushed_server_keeps_nobody_waiting() {
-    let _alone = alone().await;
-    forgets(|server| drop(server.command(&["FLUSHALL"]))).await;
-}
-
+/// One holds, five wait, and the server forgets them all.
 #[tokio::test]
 async fn a_server_that_restarts_empty_keeps_nobody_waiting() {
     let _alone = alone().await;
-    forgets(|server| server.restart(Data::Lose)).await;
-}
-
-/// One holds, five wait, and the server forgets them all.
-async fn forgets(forget: impl FnOnce(&RedisServer)) {
     let store = Store::redis();
     let script = "echo $LEASEHOLD_TOKEN; exec sleep 600";
     let holder = store.spawn(("run --ttl 3s k -- sh -c", script));
     let first: u64 = holder.prints("").await.parse().unwrap();
     let waiters = line_up(&store, "run --ttl 3s", 1..=5).await;
     let forgotten = Instant::now();
-    forget(store.server());
+    store.server().restart(Data::Lose);
     ends(&holder).await;
     let told = forgotten.elapsed();
     holder.finish().await.has_code(Some(79));

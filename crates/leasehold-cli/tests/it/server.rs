@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::common::{run_at as run, spawn_at as spawn, *};
 use leasehold_testkit::deployment::Independent;
 use leasehold_testkit::postgres::{Postgres, sql_at};
-use leasehold_testkit::server::ClientCertificate;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -124,16 +123,6 @@ async fn refusals_have_one_sentence_and_leave_nothing_behind() {
         assert!(ended.stderr.lines().count() <= 2, "{ended}");
     }
     assert_eq!(other.query::<String>(&["TYPE", &key]), "list");
-}
-
-#[tokio::test]
-async fn tls_with_certificates_on_both_sides() {
-    let server = RedisServer::builder().tls(ClientCertificate::Required);
-    let server = server.start();
-    let tls = tls_options(&server);
-    let ended = run(&server.url(), format!("run {tls} k -- echo ran")).await;
-    ended.has_printed(Some(0), "ran\n");
-    ends_printing(&server.url(), "run -n k -- echo ran", 69, "").await;
 }
 
 #[tokio::test]

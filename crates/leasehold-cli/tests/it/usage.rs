@@ -210,10 +210,6 @@ async fn completions_and_manual_come_from_the_definitions() {
     for section in ["NAME", "\"EXIT STATUS\"", "ENVIRONMENT", "EXAMPLES"] {
         page.has_shown(format!(".SH {section}"));
     }
-    for subcommand in "run hold elect show ls break resize init config completions".split(' ') {
-        let page = run(("man", subcommand)).await.stdout;
-        says(&page, [&format!(".TH leasehold-{subcommand} 1")]);
-    }
 }
 
 /// Packages have a page for each subcommand that the help lists (scripts/dist).

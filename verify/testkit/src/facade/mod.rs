@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use crate::expect::{fails, times_out};
+use crate::expect::fails;
 
 pub use self::cancellation::*;
 pub use self::endings::*;
@@ -341,19 +341,6 @@ pub async fn try_lock_says_busy(fixture: &dyn Fixture) -> Outcome {
     Ok(())
 }
 
-/// A wait that is over leaves the queue.
-pub async fn lock_within_leaves_the_queue(fixture: &dyn Fixture) -> Outcome {
-    let [a, b] = clients(fixture).await;
-    let lease = a.mutex("k")?.lock().await?;
-    let lock = b.mutex("k")?;
-    times_out(async |limit| lock.lock_within(limit).await).await;
-    queued(&a, "k", 0).await;
-    let _ = lease.release().await?;
-    let within = b.mutex("k")?.lock_within(LIMIT).await?;
-    assert!(within.is_valid());
-    Ok(())
-}
-
 /// A lease outlives its TTL while the watchdog renews it.
 pub async fn watchdog_renews(fixture: &dyn Fixture) -> Outcome {
     let a = client_with(fixture, ttl(Duration::from_secs(2))).await;
@@ -420,29 +407,6 @@ pub async fn dropping_a_lease_hands_on(fixture: &dyn Fixture) -> Outcome {
     drop(lease);
     let next = soon("the hand-off", waiter).await??;
     drop(next);
-    idle(&a, "k").await;
-    Ok(())
-}
-
-/// A waiting future can be dropped at any point: nothing is left.
-pub async fn cancelled_waits_leave_nothing(fixture: &dyn Fixture) -> Outcome {
-    let [a, b] = clients(fixture).await;
-    let mut held = Some(a.mutex("k")?.lock().await?);
-    let lock = b.mutex("k")?;
-    let mut tasks = JoinSet::new();
-    for n in 0..200_u64 {
-        let lock = lock.clone();
-        let after = Duration::from_micros(n * n % 7919);
-        tasks.spawn(async move {
-            // A lease that is won is dropped at once: also a cancellation.
-            timeout(after, lock.lock()).await.ok();
-        });
-        if n == 100 {
-            held = None;
-        }
-    }
-    tasks.join_all().await;
-    drop(held);
     idle(&a, "k").await;
     Ok(())
 }
@@ -618,11 +582,10 @@ macro_rules! facade {
     };
     (@quick $fixture:expr) => {
         $crate::facade!(@cases $fixture, Nothing;
-            excludes_each_other, try_lock_says_busy, lock_within_leaves_the_queue, watchdog_renews,
-            fixed_and_manual_leases, a_broken_lease_is_lost, dropping_a_lease_hands_on,
-            cancelled_waits_leave_nothing, the_first_wait_hears_its_grant, unfair_locks_exclude,
-            shutdown_releases_everything, many_locks_one_watchdog, nothing_is_left,
-            several_keys_are_one_lock, multi_locks_do_not_deadlock, leaders_follow_each_other,
+            excludes_each_other, try_lock_says_busy, watchdog_renews, fixed_and_manual_leases,
+            a_broken_lease_is_lost, dropping_a_lease_hands_on, the_first_wait_hears_its_grant,
+            unfair_locks_exclude, shutdown_releases_everything, many_locks_one_watchdog,
+            nothing_is_left, several_keys_are_one_lock, multi_locks_do_not_deadlock, leaders_follow_each_other,
             a_maximum_hold_ends_a_lease, retries_get_the_key, blocking_calls_work_anywhere,
             handles_tell_who_holds, an_untyped_lock_is_any_kind, a_loss_is_told_to_those_who_watch,
             work_under_a_lock_ends_with_it, a_claim_id_is_never_shared,

@@ -585,16 +585,17 @@ macro_rules! facade {
             excludes_each_other, try_lock_says_busy, watchdog_renews, fixed_and_manual_leases,
             a_broken_lease_is_lost, dropping_a_lease_hands_on, the_first_wait_hears_its_grant,
             unfair_locks_exclude, shutdown_releases_everything, many_locks_one_watchdog,
-            nothing_is_left, several_keys_are_one_lock, multi_locks_do_not_deadlock, leaders_follow_each_other,
-            a_maximum_hold_ends_a_lease, retries_get_the_key, blocking_calls_work_anywhere,
-            handles_tell_who_holds, an_untyped_lock_is_any_kind, a_loss_is_told_to_those_who_watch,
-            work_under_a_lock_ends_with_it, a_claim_id_is_never_shared,
-            leases_end_without_their_runtime, a_client_without_its_runtime_is_closed,
-            a_shutdown_ends_claims_under_way, a_shutdown_ends_waits_of_all_kinds,
-            a_shutdown_ends_when_all_have_left, a_wait_that_timed_out_is_out_of_line,
-            a_dropped_lease_is_not_in_the_way, a_wait_of_no_time_asks_once,
-            a_store_out_of_reach_is_not_a_time_out, fixed_leases_follow_each_other,
-            a_loss_is_told_without_any_runtime, a_blocking_call_is_refused_where_it_would_hang);
+            nothing_is_left, several_keys_are_one_lock, multi_locks_do_not_deadlock,
+            leaders_follow_each_other, a_maximum_hold_ends_a_lease, retries_get_the_key,
+            blocking_calls_work_anywhere, handles_tell_who_holds, an_untyped_lock_is_any_kind,
+            a_loss_is_told_to_those_who_watch, work_under_a_lock_ends_with_it,
+            a_claim_id_is_never_shared, leases_end_without_their_runtime,
+            a_client_without_its_runtime_is_closed, a_shutdown_ends_claims_under_way,
+            a_shutdown_ends_waits_of_all_kinds, a_shutdown_ends_when_all_have_left,
+            a_wait_that_timed_out_is_out_of_line, a_dropped_lease_is_not_in_the_way,
+            a_wait_of_no_time_asks_once, a_store_out_of_reach_is_not_a_time_out,
+            fixed_leases_follow_each_other, a_loss_is_told_without_any_runtime,
+            a_blocking_call_is_refused_where_it_would_hang);
         $crate::facade!(@cases $fixture, Queue;
             serves_in_order_of_arrival, progress_tells_the_place,
             a_fixed_lease_from_the_queue_holds_its_ttl);

@@ -70,24 +70,6 @@ fn nobody_is_told_what_is_known_already() {
     assert!(queue.apply(&release(1), START + SECOND).events.is_empty());
 }
 
-/// A grant that was not heard is cut; once the client has found it by asking,
-/// its minimum hold counts again.
-#[test]
-fn a_found_grant_has_its_minimum_hold() {
-    let hold = 100 * SECOND;
-    for finds in [claim(2, "b", hold), renew(2)] {
-        let mut queue = line(&[(1, "a")]);
-        queue.apply(&claim(2, "b", hold), START);
-        let mut outcome = queue.apply(&release(1), START);
-        assert!(matches!(outcome.events[..], [Event::Granted { .. }]));
-        queue.deliver(&mut outcome, START, |_| false);
-        let cut = queue.look(START).holders[0].claim.deadline;
-        assert_eq!(cut, START + UNHEARD_CUT);
-        let found = standing(queue.apply(&finds, START).reply);
-        assert_eq!(found.deadline, START + hold);
-    }
-}
-
 /// Who should have listened and does not is passed over, and keeps its place: so does one that
 /// has lost its connection for a moment.
 #[test]
@@ -168,56 +150,6 @@ fn who_has_said_that_it_listens_is_passed_over_at_once() {
     }
 }
 
-/// Behind another claim of its client its turn comes later: it is cut, and stays there.
-#[test]
-fn who_follows_another_claim_of_its_client_is_not_passed_over() {
-    let listens = but(Now::from(START), |it| it.listens = true);
-    let claim = |number, by: &str| {
-        Command::Claim(Claim {
-            inbox: Some(inbox(by)),
-            runs: true,
-            ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * SECOND)
-        })
-    };
-    let mut queue = Queue::default();
-    for (number, by) in [(1, "b"), (2, "c"), (3, "b"), (4, "d")] {
-        queue.apply(&claim(number, by), listens);
-    }
-    let mut outcome = queue.apply(&release(2), listens);
-    let is_granted =
-        |event: &Event| matches!(event, Event::Granted { behind, .. } if behind.is_some());
-    assert!(outcome.events.iter().any(is_granted), "{outcome:?}");
-    for unheard in queue.deliver(&mut outcome, listens, |_| false) {
-        let Command::Unheard { passed, .. } = unheard else {
-            panic!("{unheard:?}")
-        };
-        assert_eq!(passed, []);
-    }
-    let found = standing(queue.apply(&renew(3), listens).reply);
-    assert!(found.token.is_some() && found.behind.is_some(), "{found:?}");
-    assert_eq!(found.deadline, START + UNHEARD_CUT);
-}
-
-/// The claims of one owner are granted together, and go together.
-#[test]
-fn the_claims_of_an_owner_are_not_passed_over() {
-    let mut queue = line(&[(1, "a")]);
-    for number in [2, 3] {
-        let of_owner = Command::Claim(Claim {
-            inbox: Some(inbox("b")),
-            secret: Some(OwnerSecret::from_random(1)),
-            ..Claim::new(id(number), Mode::EXCLUSIVE, 30 * SECOND)
-        });
-        queue.apply(&of_owner, START);
-    }
-    queue.apply(&claim(4, "c", Duration::ZERO), START);
-    let later = START + 5 * SECOND;
-    let mut outcome = queue.apply(&release(1), later);
-    queue.deliver(&mut outcome, later, |event| *event.inbox() != inbox("b"));
-    let look = queue.look(later);
-    assert_eq!((look.holders.len(), look.waiters.len()), (2, 1));
-}
-
 /// The dead get nothing that other dead leave: no minimum hold starts there.
 #[test]
 fn those_who_are_buried_together_are_granted_nothing() {
@@ -250,36 +182,6 @@ fn watchers_are_forgotten_when_their_time_is_up() {
     let broken = queue.apply(&break_all(), START + 2 * SECOND);
     assert_eq!(broken.events.len(), 1, "the holder's only");
     assert!(!serde_json::to_string(&queue).unwrap().contains("watcher"));
-}
-
-/// A minimum hold moves the deadline, which then says nothing of the holder: until when
-/// its client has renewed it does.
-#[test]
-fn a_holder_that_renews_is_told_from_one_that_has_stopped() {
-    let hold = 100 * SECOND;
-    let renewed = |queue: &Queue| {
-        let claim = &queue.look(START + 10 * SECOND).holders[0].claim;
-        assert!(!claim.kept && claim.deadline == START + hold);
-        claim.renewed
-    };
-    let mut at_once = Queue::default();
-    at_once.apply(&claim(1, "a", hold), START);
-    assert_eq!(renewed(&at_once), Some(START + 30 * SECOND));
-    let renew = Command::Renew(Renew::new(id(1), 30 * SECOND));
-    at_once.apply(&renew, START + 20 * SECOND);
-    assert_eq!(renewed(&at_once), Some(START + 50 * SECOND));
-    at_once.apply(&release(1), START + 20 * SECOND);
-    let left = at_once.look(START + 20 * SECOND).holders[0].claim.clone();
-    assert!(left.kept && left.renewed.is_none());
-
-    let mut after_waiting = line(&[(2, "b")]);
-    after_waiting.apply(&claim(1, "a", hold), START);
-    assert_eq!(after_waiting.look(START).waiters[0].claim.renewed, None);
-    after_waiting.apply(&release(2), START);
-    assert_eq!(renewed(&after_waiting), Some(START + 10 * SECOND));
-
-    // Without a minimum hold the deadline says it.
-    assert_eq!(line(&[(1, "a")]).look(START).holders[0].claim.renewed, None);
 }
 
 /// Tokens stay below 2^53, up to where a double counts one by one: a clock of a later

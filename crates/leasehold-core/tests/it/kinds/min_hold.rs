@@ -10,21 +10,6 @@ fn held_for(who: usize, min_hold: Duration) -> Command {
     })
 }
 
-/// It counts from the grant, however long the claim has waited.
-#[test]
-fn a_minimum_hold_begins_with_the_grant() {
-    let mut cast = Cast::new();
-    cast.apply(&held_for(0, Duration::ZERO));
-    cast.apply(&held_for(1, Duration::from_secs(5)));
-    cast.pass(Duration::from_secs(9));
-    cast.apply(&release(id(0)));
-    let granted = cast.clock;
-    cast.apply(&release(id(1)));
-    let claim = &cast.look().holders[0].claim;
-    let until = granted + Duration::from_secs(5);
-    assert_eq!((claim.kept, claim.deadline), (true, until));
-}
-
 /// A grant that nobody heard of lapses soon; what has lapsed stays so, also when
 /// its client is found to be dead before anybody needs the key.
 #[test]

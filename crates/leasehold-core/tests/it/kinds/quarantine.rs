@@ -15,11 +15,11 @@ fn closed(seconds: u64) -> Now {
     but(Now::from(clock), |it| it.closed = after(10).since(clock))
 }
 
-fn patient(who: usize, mode: Mode) -> Claim {
+fn patient(who: usize) -> Claim {
     Claim {
         lease_ttl: Duration::from_secs(60),
         waiter_ttl: Duration::from_secs(60),
-        ..claim(who, id(who), mode)
+        ..claim(who, id(who), Mode::EXCLUSIVE)
     }
 }
 
@@ -27,7 +27,7 @@ fn patient(who: usize, mode: Mode) -> Claim {
 fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
     let mut queue = Queue::default();
     for who in 0..3 {
-        let joined = Command::Claim(patient(who, Mode::EXCLUSIVE));
+        let joined = Command::Claim(patient(who));
         let reply = standing(queue.apply(&joined, closed(1)).reply);
         assert_eq!(reply.token, None);
         assert_eq!(reply.blocked_until, Some(after(10)));
@@ -35,7 +35,7 @@ fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
     let hasty = Claim {
         wait: false,
         ahead: true,
-        ..patient(3, Mode::EXCLUSIVE)
+        ..patient(3)
     };
     let refused = queue.apply(&Command::Claim(hasty), closed(2)).reply;
     assert_eq!(refused, Reply::Quarantined { until: after(10) });
@@ -52,41 +52,11 @@ fn who_waits_is_told_when_it_opens_and_is_granted_then_in_order() {
     }
 }
 
-#[test]
-fn all_permits_are_granted_when_it_opens() {
-    let mut queue = Queue::default();
-    for who in 0..3 {
-        let joined = patient(who, Mode::permits(3, 1));
-        queue.apply(&Command::Claim(joined), closed(1));
-    }
-    queue.apply(&renew(id(2)), after(10));
-    assert_eq!(queue.look(after(10)).holders.len(), 3);
-}
-
-#[test]
-fn who_holds_goes_on_and_hands_on_to_nobody() {
-    let mut queue = Queue::default();
-    queue.apply(&Command::Claim(patient(0, Mode::EXCLUSIVE)), START);
-    queue.apply(&Command::Claim(patient(1, Mode::EXCLUSIVE)), closed(1));
-    let renewed = queue.apply(&renew(id(0)), closed(2)).reply;
-    assert!(standing(renewed).token.is_some());
-    let left = queue.apply(&release(id(0)), closed(3));
-    assert_eq!(left.reply, Reply::Released { held: true });
-    assert!(queue.look(after(3)).holders.is_empty());
-    // It is told when to come, and nothing else.
-    for event in left.events {
-        match event {
-            Event::Next { blocked_until, .. } => assert_eq!(blocked_until, after(10)),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 /// The record may be of before its release, of which only its own client knows: another may hold.
 #[test]
 fn a_lease_is_not_taken_over_and_goes_on_by_its_own_client() {
     let mut queue = Queue::default();
-    queue.apply(&Command::Claim(patient(0, Mode::EXCLUSIVE)), START);
+    queue.apply(&Command::Claim(patient(0)), START);
     let adopted = rotate(id(0), id(1), 0, Some(adopt(1)));
     let refused = queue.apply(&adopted, closed(1));
     assert_eq!(refused.reply, Reply::Superseded);
@@ -96,25 +66,4 @@ fn a_lease_is_not_taken_over_and_goes_on_by_its_own_client() {
     assert!(before.is_some());
     let opened = queue.apply(&rotate(id(2), id(1), 1, Some(adopt(1))), after(10));
     assert!(standing(opened.reply).token > before);
-}
-
-/// The record may be of before the owner's release: another may hold.
-#[test]
-fn an_owner_does_not_enter_again_and_is_let_in_first_when_it_opens() {
-    let owned = |who| Claim {
-        secret: Some(OwnerSecret::from_random(7)),
-        ..patient(who, Mode::EXCLUSIVE)
-    };
-    let mut queue = Queue::default();
-    let outer = queue.apply(&Command::Claim(owned(0)), START).reply;
-    queue.apply(&Command::Claim(patient(1, Mode::EXCLUSIVE)), closed(1));
-    let inner = queue.apply(&Command::Claim(owned(2)), closed(2)).reply;
-    assert_eq!(standing(inner).token, None);
-    let opened = queue.apply(&renew(id(2)), after(10)).reply;
-    assert_eq!(standing(opened).token, standing(outer).token);
-    // The other waits until both have left.
-    queue.apply(&release(id(0)), after(11));
-    assert_eq!(queue.look(after(11)).holders.len(), 1);
-    queue.apply(&release(id(2)), after(11));
-    assert!(standing(queue.apply(&renew(id(1)), after(11)).reply).token > standing(outer).token);
 }

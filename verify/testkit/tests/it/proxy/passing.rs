@@ -33,19 +33,6 @@ async fn the_nth_command_of_a_kind_is_an_event() {
 }
 
 #[tokio::test]
-async fn a_command_is_seen_whole_however_it_is_sent() {
-    let (_server, proxy) = server_and_proxy();
-    let seen = proxy.request(|it| it.arguments() == [&b"GET"[..], b"a key"], 1);
-    let mut client = Client::connect(&proxy).await;
-    for byte in b"*2\r\n$3\r\nGET\r\n$5\r\na key\r\n" {
-        assert!(!seen.has_happened());
-        client.0.write_all(&[*byte]).await.unwrap();
-    }
-    client.hears("$-1\r\n").await;
-    assert!(seen.has_happened());
-}
-
-#[tokio::test]
 async fn the_end_of_one_side_is_told_to_the_other() {
     let (_proxy, client, mut server) = both_ends().await;
     drop(client);

@@ -342,9 +342,6 @@ pub(crate) fn with_own_mounts(inner: &Command) -> Command {
     }
     command.arg(inner.get_program()).args(inner.get_args());
     in_environment_of(inner, &mut command);
-    if let Some(directory) = inner.get_current_dir() {
-        command.current_dir(directory);
-    }
     command
 }
 

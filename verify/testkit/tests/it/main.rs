@@ -10,6 +10,7 @@
 mod cluster;
 mod independent;
 mod postgres;
+mod programs;
 mod proxy;
 mod sentinels;
 mod server;

@@ -150,7 +150,12 @@ impl<J: Journal> Client<J> {
     pub(super) async fn read(self: &Arc<Self>, parts: &mut [Part<'_>]) -> Result<(), StoreError> {
         let keys = parts.iter().map(|part| (&part.slot.key, part.copy.known));
         let keys: Vec<_> = keys.collect();
-        let (at, news) = self.journal.read(&keys).await?;
+        let read = self.journal.read(&keys).await;
+        let is_damaged = |error: &StoreError| error.kind() == ErrorKind::Corrupt;
+        if read.as_ref().is_err_and(is_damaged) {
+            (parts.iter_mut()).for_each(|part| part.copy.is_unreadable = true);
+        }
+        let (at, news) = read?;
         for (part, news) in parts.iter_mut().zip(&news) {
             self.follow(part, news, at)?;
         }

@@ -28,8 +28,9 @@ struct OneKey {
     inbox: Inbox,
     rung: UnboundedSender<Vec<Inbox>>,
     bell: Mutex<Option<Arc<dyn Doorbell>>>,
-    /// How many reads fail.
+    /// How many reads fail, and as what.
     failing: AtomicU32,
+    failure: ErrorKind,
 }
 
 impl fmt::Debug for OneKey {
@@ -40,6 +41,10 @@ impl fmt::Debug for OneKey {
 
 impl OneKey {
     fn store() -> (JournalStore<Self>, UnboundedReceiver<Vec<Inbox>>) {
+        Self::failing_as(ErrorKind::Unavailable)
+    }
+
+    fn failing_as(failure: ErrorKind) -> (JournalStore<Self>, UnboundedReceiver<Vec<Inbox>>) {
         let (rung, heard) = unbounded_channel();
         let key = Self {
             entries: Mutex::default(),
@@ -47,6 +52,7 @@ impl OneKey {
             rung,
             bell: Mutex::default(),
             failing: AtomicU32::new(0),
+            failure,
         };
         (JournalStore::new(key, Duration::from_secs(60)), heard)
     }
@@ -106,7 +112,7 @@ impl Journal for OneKey {
         let left = self.failing.load(Ordering::Relaxed);
         if left > 0 {
             self.failing.store(left - 1, Ordering::Relaxed);
-            return Err(StoreError::new(ErrorKind::Unavailable, "not now"));
+            return Err(StoreError::new(self.failure, "not now"));
         }
         let news = keys.iter().map(|(_, known)| self.news(*known));
         Ok((START, news.collect()))
@@ -212,6 +218,21 @@ async fn a_look_at_what_is_damaged_is_not_tried_again() {
     drop((store, listening));
     // Who tries again keeps the journal.
     assert_eq!(timeout(PATIENCE, rung.recv()).await.unwrap(), None);
+}
+
+/// The backend may be what finds it damaged: the next step reads it again before it appends.
+#[tokio::test]
+async fn nothing_is_appended_to_what_could_not_be_read() {
+    let (store, _rung) = OneKey::failing_as(ErrorKind::Corrupt);
+    let (journal, key) = (store.journal(), Key::new("k").unwrap());
+    journal.failing.store(2, Ordering::Relaxed);
+    store.look(&key).await.unwrap_err();
+    let claim = claim(1);
+    let refused = store.transact(&[&key], Step::One(&claim)).await;
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(lock(&journal.entries).is_empty());
+    step(&store, claim).await;
+    assert_eq!(lock(&journal.entries).len(), 1);
 }
 
 /// A client's sink keeps its store: a store that kept the sink would keep both, and their connections.

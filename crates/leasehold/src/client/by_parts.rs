@@ -20,6 +20,9 @@ impl Client {
     /// [`Lease`](crate::Lease) that is renewed automatically, use
     /// [`Mutex::adopt`](crate::Mutex::adopt).
     ///
+    /// In a quarantine of a Redis server it may succeed although the lease was released: the server
+    /// may have lost the release. Nobody else is granted the key then.
+    ///
     /// # Errors
     /// `Lost`: the claim no longer exists, or another process has taken it over. `Invalid`: the
     /// TTL is out of bounds. Otherwise the same as [`Client::inspect`].

@@ -144,6 +144,7 @@ impl ClassicStore {
 
     async fn renew(&self, key: &Key, renew: &Renew, at: StoreTime) -> Result<Reply, StoreError> {
         check_renew(renew)?;
+        self.route.ready_for(renew).await?;
         let (id, ttl) = (&renew.id, millis(renew.ttl));
         Ok(match self.ask(key, Verb::RENEW, id.expose(), ttl).await? {
             Outcome::Ours(left) => Reply::Standing(standing(id.expose(), deadline(at, left))),

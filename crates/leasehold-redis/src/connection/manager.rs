@@ -116,10 +116,18 @@ impl ConnectionManager {
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
     pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
+        self.connection_within(Duration::MAX).await
+    }
+
+    /// The same for a request that may not take so long.
+    pub(crate) async fn connection_within(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<Arc<Connection>, StoreError> {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
-        let limit = self.endpoint.options.response_timeout;
+        let limit = limit.min(self.endpoint.options.response_timeout);
         // Most find it open: what waits does not make every request larger.
         let settled = Box::pin(self.settled(limit, errors::is_answered)).await;
         settled.map_err(|_| self.failure())

@@ -158,6 +158,7 @@ impl LockStore for RedisStore {
                 self.check_ttl(renew.ttl)?;
                 // Also for who took a lease over, and has claimed nothing itself.
                 self.note_claim();
+                self.route.ready_for(renew).await?;
                 id = [&renew.id];
                 match renew.confirms {
                     true => Delivery::Acknowledged(&id),

@@ -5,7 +5,7 @@ pub(crate) mod names;
 
 use std::sync::Arc;
 
-use leasehold_core::Inbox;
+use leasehold_core::{Inbox, Renew};
 use leasehold_store::StoreError;
 use leasehold_store::sync::check_runtime;
 use redis::Value;
@@ -83,6 +83,15 @@ impl Route {
         match self {
             Self::One(shared) => shared.inbox.name(),
             Self::Cluster(cluster) => cluster.inbox.name(),
+        }
+    }
+
+    /// Waits for the connection of a renewal: its client waits for a third of the TTL, and is told
+    /// before that why there is none.
+    pub(crate) async fn ready_for(&self, renew: &Renew) -> Result<(), StoreError> {
+        match self {
+            Self::One(shared) => shared.connection_within(renew.ttl / 4).await.map(drop),
+            Self::Cluster(_) => Ok(()),
         }
     }
 

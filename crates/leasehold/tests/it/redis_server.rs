@@ -681,6 +681,21 @@ async fn a_loss_has_what_the_server_said_for_its_cause() {
     assert_eq!(said.reason(), why);
 }
 
+/// The client waits for a third of the TTL, and a request without a TTL for a connection for longer.
+#[tokio::test]
+async fn a_loss_has_what_ended_the_connection_for_its_cause() {
+    let server = RedisServer::start();
+    let settings = Settings::default().with_ttl(Duration::from_secs(1));
+    for layout in ["", "?layout=classic"] {
+        let client = client_with(&(server.url() + layout), settings.clone()).await;
+        let lease = client.mutex("k").unwrap().lock().await.unwrap();
+        server.kill();
+        let lost = lease.run(std::future::pending::<()>()).await;
+        fails(lost, ErrorKind::Lost, &["there is no connection"]);
+        server.start_again();
+    }
+}
+
 #[test]
 fn a_url_that_names_no_host_is_not_one_of_this_machine() {
     for url in [

@@ -230,6 +230,8 @@ impl<'a> AcquireUi<'a, '_> {
         let (limit, silent) = self.retries.time_limit(request.patience.wait);
         let mut asking = pin!(timeout(limit, request.acquire(client, how)));
         let mut tick = interval(LIVE_LINE_INTERVAL);
+        // Who waits for the key follows the outage.
+        let mut over = pin!(self.retries.over());
         let mut answers = self.retries.not_now.listen();
         let mut who = request
             .looks_first(client, wait)
@@ -257,6 +259,7 @@ impl<'a> AcquireUi<'a, '_> {
                 failure = self.retries.follow(&mut answers), if !wait.is_zero() => {
                     return Err(failure);
                 }
+                Some(why) = &mut over, if request.patience.wait.is_zero() => return Err(why),
                 Some(()) = news_due => self.tell_position(),
                 Some(seen) = OptionFuture::from(who.as_mut()) => {
                     who = None;

@@ -239,7 +239,7 @@ impl<'a> Retries<'a> {
     }
 
     /// Completes when the outage, if there is one, has lasted as long as it may: with its failure.
-    fn over(&self) -> impl Future<Output = Option<Failure>> + use<> {
+    pub(crate) fn over(&self) -> impl Future<Output = Option<Failure>> + use<> {
         let left = self.left_for_the_store();
         // Where the wait for the lock is all that limits the outage, it is not over before that.
         let last = self.outage().filter(|_| self.patience.retry_for.is_some());

@@ -345,6 +345,19 @@ async fn the_last_try_ends_with_the_time_for_retries() {
     ended.has_not_said("no answer");
 }
 
+/// The same for one who claims again, and does not wait for the key.
+#[tokio::test]
+async fn the_last_claim_ends_with_the_time_for_retries() {
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let arguments = "run -n --retry-for 2s k -- true";
+    let process = saying(&server.url(), arguments, "; trying again").await;
+    server.stop();
+    let ended = process.finish().await;
+    ended.has_ended_saying(Some(69), "gave up after ");
+    ended.has_not_said("no answer");
+}
+
 /// The same for one who looks again after a failure.
 #[tokio::test]
 async fn the_last_look_ends_with_the_time_for_retries() {

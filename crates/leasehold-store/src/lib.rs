@@ -6,8 +6,8 @@
 //!
 //! There are three ways to implement a store. A store that keeps a record for each key and changes
 //! records in atomic steps implements [`Records`], which makes it a [`LockStore`]. One that appends
-//! entries to a journal for each key implements [`Journal`](journal::Journal). A store that runs the
-//! rules of the queue next to its data, as Redis does, implements [`LockStore`] itself.
+//! entries to a journal for each key implements [`Journal`](journal::Journal). A store that runs
+//! the rules of the queue next to its data, as Redis does, implements [`LockStore`] itself.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]

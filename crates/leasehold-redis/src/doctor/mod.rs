@@ -22,9 +22,9 @@ use crate::routing::cluster::RedisClusterOptions;
 
 /// Examines the server at these options, or the primary that Sentinels name.
 pub(crate) async fn examine(options: &RedisOptions) -> Result<Report, StoreError> {
-    let endpoint = Endpoint::new(options)?;
+    let endpoint = unless_invalid(Endpoint::new(options))?;
     let facts = probe::ask(options, Part::Alone, None).await;
-    let mut findings = match endpoint.search() {
+    let mut findings = match endpoint.as_ref().and_then(Endpoint::search) {
         Some(search) => sentinels::examine(search).await,
         None => Vec::new(),
     };
@@ -52,8 +52,9 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Result<Rep
 
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, StoreError> {
-    let mut servers = options.servers.iter();
-    servers.try_for_each(|server| Endpoint::new(server).map(drop))?;
+    for server in &options.servers {
+        unless_invalid(Endpoint::new(server))?;
+    }
     let terms = options.terms();
     let ask = |server| probe::ask(server, Part::Voter, Some(&terms));
     let facts = join_all(options.servers.iter().map(ask)).await;
@@ -75,6 +76,14 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, 
     Ok(report(url, &facts, trial.as_ref(), quorum))
 }
 
+/// Refuses invalid options. Whatever else fails is a finding, as in a build without TLS.
+fn unless_invalid<T>(made: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match made {
+        Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+        made => Ok(made.ok()),
+    }
+}
+
 /// What is said of each server, then of all of them as one store.
 fn report(store: String, facts: &[Facts], trial: Option<&Trial>, quorum: usize) -> Report {
     let mut findings = Vec::new();
@@ -90,4 +99,17 @@ fn report(store: String, facts: &[Facts], trial: Option<&Trial>, quorum: usize) 
     let promise = judge::promise_together(facts, &together, &unusable, trial, quorum);
     findings.extend(together);
     Report::new(store, promise, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_build_cannot_do_is_a_finding() {
+        let made = |kind| unless_invalid(Err::<(), _>(StoreError::new(kind, "why")));
+        assert!(made(ErrorKind::Invalid).is_err());
+        assert!(made(ErrorKind::Unsupported).unwrap().is_none());
+        assert!(unless_invalid(Ok(())).unwrap().is_some());
+    }
 }

@@ -681,7 +681,7 @@ async fn a_loss_has_what_the_server_said_for_its_cause() {
     assert_eq!(said.reason(), why);
 }
 
-/// The client waits for a third of the TTL, and a request without a TTL for a connection for longer.
+/// The client waits for a third of the TTL, and the store must say before that what it knows.
 #[tokio::test]
 async fn a_loss_has_what_ended_the_connection_for_its_cause() {
     let server = RedisServer::start();

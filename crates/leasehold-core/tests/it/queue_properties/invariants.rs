@@ -176,18 +176,20 @@ fn granted_weights_fit_the_capacity(taken: &Taken<'_>) {
     assert!(is <= bound, "{is} granted of {bound}, after {was}");
 }
 
-/// `Now::closed`: nobody is granted anything, and whoever is told when to look is
+/// `Now::closed`: nobody is granted anything or takes it over, and whoever is told when to look is
 /// told of a time at which the store is open.
 fn a_closed_store_grants_nothing(taken: &Taken<'_>) {
     if taken.now.closed.is_zero() {
         return;
     }
     // Who was granted behind another may come to hold.
-    let was: BTreeSet<_> = granted_in(taken.before).into_keys().collect();
-    let is = arrivals_held(&taken.seen_after);
-    assert!(is.is_subset(&was), "granted while closed: {was:?}, {is:?}");
-    let granted = |event: &Event| matches!(event, Event::Granted { .. });
-    assert!(!taken.outcome.events.iter().any(granted));
+    let was = granted_in(taken.before);
+    for holder in &taken.seen_after.holders {
+        let before = was.get(&holder.claim.arrival);
+        assert_eq!(before, Some(&holder.token), "while closed: {holder:?}");
+    }
+    let is_new = |event: &Event| matches!(event, Event::Granted { .. } | Event::Adopted { .. });
+    assert!(!taken.outcome.events.iter().any(is_new));
     let opens = taken.outcome.at + taken.now.closed;
     for told in told_to_look(taken) {
         assert!(told >= opens, "look at {told:?}, closed to {opens:?}");

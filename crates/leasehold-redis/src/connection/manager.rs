@@ -115,8 +115,10 @@ impl ConnectionManager {
 
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
-    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
-        self.connection_within(Duration::MAX).await
+    pub(crate) fn connection(
+        self: &Arc<Self>,
+    ) -> impl Future<Output = Result<Arc<Connection>, StoreError>> {
+        self.connection_within(Duration::MAX)
     }
 
     /// The same for a request that may not take so long.

@@ -24,7 +24,7 @@ use crate::routing::cluster::RedisClusterOptions;
 pub(crate) async fn examine(options: &RedisOptions) -> Result<Report, StoreError> {
     let endpoint = unless_invalid(Endpoint::new(options))?;
     let facts = probe::ask(options, Part::Alone, None).await;
-    let mut findings = match endpoint.as_ref().and_then(Endpoint::search) {
+    let mut findings = match endpoint.as_ref().ok().and_then(Endpoint::search) {
         Some(search) => sentinels::examine(search).await,
         None => Vec::new(),
     };
@@ -39,10 +39,7 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Result<Rep
     let mut brief = options.clone();
     brief.node.retention = SHORTEST_RETENTION;
     let layout = brief.node.layout;
-    let route = match Route::open_cluster(brief, layout).await {
-        Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
-        opened => opened,
-    };
+    let route = unless_invalid(Route::open_cluster(brief, layout).await)?;
     let nodes = route.as_ref().map(Route::nodes).unwrap_or_default();
     let trial = trial::run(route).await;
     let asked = nodes.iter().map(|node| probe::ask(node, Part::Node, None));
@@ -53,7 +50,7 @@ pub(crate) async fn examine_cluster(options: &RedisClusterOptions) -> Result<Rep
 /// Examines the servers of a set.
 pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, StoreError> {
     for server in &options.servers {
-        unless_invalid(Endpoint::new(server))?;
+        unless_invalid(Endpoint::new(server))?.ok();
     }
     let terms = options.terms();
     let ask = |server| probe::ask(server, Part::Voter, Some(&terms));
@@ -77,10 +74,10 @@ pub(crate) async fn examine_redlock(options: &RedlockOptions) -> Result<Report, 
 }
 
 /// Refuses invalid options. Whatever else fails is a finding, as in a build without TLS.
-fn unless_invalid<T>(made: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+fn unless_invalid<T>(made: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
     match made {
         Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
-        made => Ok(made.ok()),
+        made => Ok(made),
     }
 }
 
@@ -109,7 +106,7 @@ mod tests {
     fn what_this_build_cannot_do_is_a_finding() {
         let made = |kind| unless_invalid(Err::<(), _>(StoreError::new(kind, "why")));
         assert!(made(ErrorKind::Invalid).is_err());
-        assert!(made(ErrorKind::Unsupported).unwrap().is_none());
-        assert!(unless_invalid(Ok(())).unwrap().is_some());
+        assert!(made(ErrorKind::Unsupported).unwrap().is_err());
+        assert!(unless_invalid(Ok(())).unwrap().is_ok());
     }
 }

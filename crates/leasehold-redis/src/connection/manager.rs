@@ -115,24 +115,23 @@ impl ConnectionManager {
 
     /// The connection; waits while it is being opened again, for as long as an
     /// answer may take.
-    pub(crate) fn connection(
-        self: &Arc<Self>,
-    ) -> impl Future<Output = Result<Arc<Connection>, StoreError>> {
-        self.connection_within(Duration::MAX)
-    }
-
-    /// The same for a request that may not take so long.
-    pub(crate) async fn connection_within(
-        self: &Arc<Self>,
-        limit: Duration,
-    ) -> Result<Arc<Connection>, StoreError> {
+    pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, StoreError> {
         if let Some(wire) = self.current() {
             return Ok(wire);
         }
-        let limit = limit.min(self.endpoint.options.response_timeout);
+        let limit = self.endpoint.options.response_timeout;
         // Most find it open: what waits does not make every request larger.
         let settled = Box::pin(self.settled(limit, errors::is_answered)).await;
         settled.map_err(|_| self.failure())
+    }
+
+    /// Waits so long for the connection; an error only where it is known why there is none.
+    pub(crate) async fn ready_within(self: &Arc<Self>, limit: Duration) -> Result<(), StoreError> {
+        if !self.is_up() {
+            let limit = limit.min(self.endpoint.options.response_timeout / 2);
+            Box::pin(self.settled(limit, errors::is_answered)).await.ok();
+        }
+        self.last_failure().map_or(Ok(()), Err)
     }
 
     /// Waits until the first attempt to connect has been made: whether it succeeded.

@@ -90,7 +90,7 @@ impl Route {
     /// before that why there is none.
     pub(crate) async fn ready_for(&self, renew: &Renew) -> Result<(), StoreError> {
         match self {
-            Self::One(shared) => shared.connection_within(renew.ttl / 4).await.map(drop),
+            Self::One(shared) => shared.ready_within(renew.ttl / 4).await,
             Self::Cluster(_) => Ok(()),
         }
     }

@@ -218,6 +218,7 @@ async fn a_class_of_keys_is_a_label_where_it_is_wanted() {
         let granted = format!("acquire_duration_seconds_count exclusive granted {class}");
         assert_eq!(samples[&granted], times, "{class}");
     }
+    scraped.assert_at_rest("locks of two classes");
 }
 
 /// Gauges return to zero in whichever way claims end.

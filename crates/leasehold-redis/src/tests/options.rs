@@ -64,6 +64,10 @@ fn what_is_left_out_has_a_default() {
 #[test]
 fn what_cannot_work_is_named() {
     let urls = r#"redis://h:99999/ port
+        redis:// names no host
+        redis:///2 names no host
+        rediss://?prefix=a names no host
+        valkey:/// names no host
         redis://h/x "x"
         redis://h/-1 "-1" is not a number from 0
         redis://h/3?db=4 the databases 3 and 4
@@ -118,6 +122,8 @@ fn what_cannot_work_is_named() {
     }
     let nameless = [RedisOptions::tcp("", 6379), RedisOptions::tls("", 6379)];
     assert!(nameless.iter().all(|it| it.check().is_err()));
+    let hint = refused("redis://").hint.unwrap();
+    assert!(hint.contains("127.0.0.1"), "{hint}");
     let hint = refused("redis://h/?tokn=1").hint.unwrap();
     assert!(hint.contains("prefix, retention"), "{hint}");
     let hint = refused("redis+unix://u:hush@/s").hint.unwrap();

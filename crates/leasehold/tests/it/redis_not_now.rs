@@ -173,7 +173,12 @@ async fn a_replica_is_waited_for_until_it_is_the_primary() {
         &["REPLICAOF", "127.0.0.1", "1"],
         &["REPLICAOF", "NO", "ONE"],
     ];
-    outlived(&server, &server.url(), "read-only replica", ways).await;
+    let why = "read-only replica";
+    outlived(&server, &server.url(), why, ways).await;
+    // Nor does a client begin there.
+    server.command(ways[0]);
+    let error = fails(connect(&server.url()).await, ErrorKind::Unavailable, &[why]);
+    assert!(error.retry_after().is_some(), "{error:?}");
 }
 
 #[tokio::test]

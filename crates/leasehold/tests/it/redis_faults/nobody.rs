@@ -65,7 +65,8 @@ async fn a_server_that_is_not_up_is_told_in_one_sentence() {
     server.kill();
     let url = server.url();
     let opened = soon("an answer", connect(&url)).await;
-    fails(opened, ErrorKind::Unavailable, &[]);
+    let said = ["cannot connect to 127.0.0.1:", ": connection refused"];
+    fails(opened, ErrorKind::Unavailable, &said);
     let connected = soon("an answer", leasehold::connect(&url)).await;
     let error = fails(connected, ErrorKind::Unavailable, &[]);
     let text = error.to_string();

@@ -127,18 +127,6 @@ async fn a_line_that_is_longer_than_a_run_is_served() {
     timeout(3 * SOON, all).await.unwrap();
 }
 
-/// Its client does not hear how a lease ends that it has given to another.
-#[tokio::test]
-async fn who_comes_behind_a_lease_that_was_handed_over_holds_when_it_lapses() {
-    let server = RedisServer::start();
-    let giver = client(&server).await;
-    let lock = giver.mutex("k").unwrap();
-    let short = lock.clone().with_ttl(Duration::from_secs(1));
-    let parts = short.lock().await.unwrap().into_parts().await.unwrap();
-    let lease = timeout(SOON, lock.lock()).await.unwrap().unwrap();
-    assert!(lease.token() > parts.token());
-}
-
 /// They have one inbox, and each knows its own claims only.
 #[tokio::test]
 async fn two_clients_on_one_store_pass_a_key_on() {

@@ -74,23 +74,6 @@ async fn a_renewal_whose_answer_was_lost_costs_neither_place_nor_lease() {
 }
 
 #[tokio::test]
-async fn a_lease_whose_renewal_was_not_answered_stays_held() {
-    let (_server, proxy, ours, other) = proxied(ttl(ms(3_000)), lasting()).await;
-
-    let lease = lock(&ours).await;
-    for _ in 0..2 {
-        proxy.swallow_reply_of(is_renewal, 1).wait().await;
-        proxy.request(is_renewal, 1).wait().await;
-    }
-    sleep(ms(3_500)).await;
-    assert_eq!(lease.state(), LeaseState::Held);
-    assert!(lease.is_valid());
-    let seen = other.inspect(KEY).await.unwrap();
-    assert_eq!(seen.holders[0].token, lease.token());
-    leaves_nothing(lease, &other).await;
-}
-
-#[tokio::test]
 async fn a_release_that_got_lost_hands_on_all_the_same() {
     let (_server, proxy, ours, other) = proxied(lasting(), lasting()).await;
 

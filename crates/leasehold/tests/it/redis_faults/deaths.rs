@@ -2,39 +2,21 @@
 
 use super::*;
 
-/// Not a test by itself: what the other processes do.
+/// Not a test by itself: what the other process does. It waits in line as often as its role says.
 #[tokio::test]
 async fn role() {
-    let Some((role, url)) = my_role() else { return };
-    match role.as_str() {
-        "hold" => {
-            let client = client_with(&url, ttl(ms(1_000))).await;
-            let lease = lock(&client).await;
-            eprintln!("held {}", lease.token());
-            lease.lost().await;
-            panic!("nobody took it");
-        }
-        "wait" => {
-            let waiters: usize = env::var("LEASEHOLD_TEST_WAITERS").unwrap().parse().unwrap();
-            let client = client(&url).await;
-            let mut all = Vec::new();
-            // Every other place is somebody else's.
-            for n in 0..waiters {
-                standing(&client, 1, 2 * n).await;
-                all.push(waiting(&client));
-            }
-            for waiting in all {
-                drop(granted(waiting).await);
-            }
-        }
-        other => panic!("no role {other}"),
+    let Some((waiters, url)) = my_role() else { return };
+    let waiters: usize = waiters.parse().unwrap();
+    let client = client(&url).await;
+    let mut all = Vec::new();
+    // Every other place is somebody else's.
+    for n in 0..waiters {
+        standing(&client, 1, 2 * n).await;
+        all.push(waiting(&client));
     }
-}
-
-fn spawn(role: &str, server: &RedisServer, waiters: usize) -> Process {
-    let mut program = in_role("redis_faults::deaths::role", role, &server.url());
-    program.env("LEASEHOLD_TEST_WAITERS", waiters.to_string());
-    Process::spawn(program)
+    for waiting in all {
+        drop(granted(waiting).await);
+    }
 }
 
 /// So many waiters of one process are killed, each with a live one behind it, once all have waited
@@ -45,7 +27,8 @@ async fn delay_by_the_dead(dead: usize, waited: Duration) -> Duration {
     let holder = client(&server.url()).await;
     let live = client(&server.url()).await;
     let first = lock(&holder).await;
-    let process = spawn("wait", &server, dead);
+    let (role, waiters) = ("redis_faults::deaths::role", dead.to_string());
+    let process = Process::spawn(in_role(role, &waiters, &server.url()));
     let mut line = Line::default();
     for n in 0..dead {
         standing(&holder, 1, 2 * n + 1).await;
@@ -91,29 +74,4 @@ tests! {
     fn a_waiter_that_died_young_is_passed_over_by_the_release() {
         passed_over(1, Duration::ZERO, ms(300))
     }
-}
-
-#[tokio::test]
-async fn the_next_goes_on_as_soon_as_a_dead_holders_lease_ends() {
-    let server = RedisServer::start();
-    let ours = client(&server.url()).await;
-    let process = spawn("hold", &server, 0);
-    process.stderr().wait_for("held").await;
-    let next = waiting(&ours);
-    standing(&ours, 1, 1).await;
-    sleep(ms(1_500)).await;
-    process.signal(Signal::KILL);
-    process.wait().await;
-    let seen = ours.inspect(KEY).await.unwrap();
-    let both = (seen.holders.len(), seen.waiters.len());
-    assert_eq!(both, (1, 1), "kept until here");
-    let end = Instant::now() + seen.holders[0].expires_in;
-    let lease = granted(next).await;
-    let delay = after(Instant::now(), end);
-    eprintln!("MEASURED the next runs {delay} ms after a dead holder's end");
-    assert!(delay <= 300 + i64::try_from(BUSY.as_millis()).unwrap());
-    // It was looked at a little before the end was reckoned.
-    assert!(delay > -200, "not before the end");
-    assert!(lease.token() > seen.holders[0].token);
-    assert_eq!(lease.rejoined(), 0);
 }

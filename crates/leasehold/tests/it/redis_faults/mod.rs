@@ -11,8 +11,6 @@ mod leaving;
 mod nobody;
 mod silence;
 
-use std::env;
-
 use leasehold::core::UNHEARD_CUT;
 use leasehold_testkit::process::{Process, Signal};
 use leasehold_testkit::proxy::Command;

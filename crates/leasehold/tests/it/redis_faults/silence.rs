@@ -39,6 +39,7 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
         after(granted, end)
     );
     assert!(granted >= end);
+    assert!(granted <= end + ms(300) + BUSY, "as soon as it has ended");
     assert!(next.token() > lease.token());
     assert!(next.is_valid());
     let _ = next.release().await.unwrap();
@@ -121,33 +122,4 @@ async fn slow_answers_keep_a_lease() {
     let released = soon("an answer", lease.release()).await;
     assert_eq!(released.unwrap(), Released::Held);
     standing(&other, 0, 0).await;
-}
-
-#[tokio::test]
-async fn a_server_that_stood_still_finds_its_holders_gone() {
-    let server = RedisServer::start();
-    let short = ttl(ms(1_000));
-    let ours = client_with(&server.url(), short.clone()).await;
-    let other = client_with(&server.url(), short).await;
-
-    let (lease, next) = contended(&ours, &other, KEY).await;
-    server.stop();
-    let (loss, _) = lost_in_time(&lease).await;
-    assert_eq!(loss, Loss::Unanswered);
-    sleep(ms(1_500)).await;
-    assert!(!next.is_finished());
-    assert!(!lease.is_valid());
-    server.cont();
-    let next = granted(next).await;
-    assert!(!lease.is_valid());
-    assert!(next.token() > lease.token());
-    let before = next.token();
-    drop(lease);
-    assert_eq!(next.release().await.unwrap(), Released::Held);
-
-    let lease = lock(&ours).await;
-    assert!(lease.token() > before);
-    sleep(ms(1_500)).await;
-    assert!(lease.is_valid(), "kept as before");
-    leaves_nothing(lease, &other).await;
 }

@@ -29,19 +29,6 @@ async fn released(store: &RedlockStore, number: u128) {
     assert_eq!(released.reply, held, "claim {number}");
 }
 
-#[tokio::test]
-async fn a_lock_over_five_servers() {
-    let set = Set::start(5, "").await;
-    let (a, b) = (set.client().await, set.client().await);
-    let lease = a.mutex("orders/42").unwrap().lock().await.unwrap();
-    assert!(lease.is_valid());
-    assert!(try_lock(&b, "orders/42").await.is_none());
-    let seen = b.inspect("orders/42").await.unwrap();
-    assert_eq!(seen.holders[0].token, lease.token());
-    assert_eq!(b.list("orders/*").await.unwrap().len(), 1);
-    give_back(hand_over(lease, waiting(&b, "orders/42")).await).await;
-}
-
 /// A renewal that finds its claim released sends no release of its own: the servers could take that
 /// one first, and then the caller's finds nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -315,6 +315,16 @@ fn the_page_quotes_the_examples() {
     }
 }
 
+/// A refusal has a code of its own, and is about one key.
+#[tokio::test]
+async fn a_lower_token_is_refused_by_a_code() {
+    let shop = Shop::open().await;
+    let refused = "do $$ begin perform leasehold.guard('k', 2); perform leasehold.guard('k', 2); \
+                   perform leasehold.guard('k', 1); raise 'it was not refused'; \
+                   exception when sqlstate 'LH001' then perform leasehold.guard('l', 1); end $$";
+    sql_at(&shop.url, refused);
+}
+
 /// A row that no holder has written refuses them, too.
 #[tokio::test]
 async fn what_is_no_token_fences_nothing() {

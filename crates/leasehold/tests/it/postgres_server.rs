@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::path::Path;
 
 use futures_util::future::{join_all, try_join_all};
-use leasehold::core::{Claim, Command, Mode, Token};
+use leasehold::core::{Claim, Command, Mode};
 use leasehold::doctor::{Severity, examine};
 use leasehold::{Credentials, CredentialsProvider, Mutex};
 use leasehold_testkit::tls::Certificates;
@@ -207,14 +207,6 @@ async fn a_damaged_record_does_not_grow_with_each_try() {
     assert_eq!(refused().await, refused().await);
 }
 
-/// A role that lacks a right is told which.
-#[tokio::test]
-async fn a_role_without_rights_is_told_what_to_grant() {
-    let fresh = Fresh::direct();
-    let theirs = granted_role(fresh.url().await, "poor", &[]).await;
-    use_once(&leasehold::connect(&theirs).await.unwrap(), "k").await;
-}
-
 /// A crash of the server loses nothing, and no waiter is forgotten.
 #[tokio::test]
 async fn a_server_that_is_killed_has_kept_all() {
@@ -321,58 +313,6 @@ async fn who_cannot_hear_asks() {
     // No lock of a session is left at the pooler's connections.
     let left = "select count(*) from pg_locks where locktype = 'advisory'";
     assert_eq!(server.sql(left), "0");
-}
-
-fn guard(url: &str, key: &str, token: Token) -> std::process::Output {
-    let call = format!("select {}.guard('{key}', {})", schema(url), token.get());
-    psql(database(url), &call).output().expect("psql runs")
-}
-
-/// A stale holder's transaction fails as a whole; two of one token do not.
-#[tokio::test]
-async fn a_transaction_is_fenced() {
-    let fresh = Fresh::direct();
-    let url = fresh.url().await.to_owned();
-    let client = fresh.connect().await;
-    let passes = |key, token| guard(&url, key, token).status.success();
-    let lease = lock(&client, "orders/42").await;
-    let stale = lease.token();
-    assert!(passes("orders/42", stale));
-    assert!(passes("orders/42", stale), "once more with one token");
-    give_back(lease).await;
-    let lease = lock(&client, "orders/42").await;
-    assert!(passes("orders/42", lease.token()));
-    let refused = guard(&url, "orders/42", stale);
-    assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr);
-    says(said, ["a later holder of 'orders/42' has been here"]);
-    assert!(passes("orders/43", stale), "another key");
-    sql(&url, "create table {schema}.work (done int)");
-    let work = format!(
-        "begin; select {{schema}}.guard('orders/42', {}); insert into {{schema}}.work values (1); commit",
-        stale.get()
-    );
-    let work = work.replace("{schema}", schema(&url));
-    let failed = psql(database(&url), &work).output();
-    assert!(!failed.expect("psql runs").status.success());
-    assert_eq!(sql(&url, "select count(*) from {schema}.work"), "0");
-    let code = "do $$ begin perform {schema}.guard('orders/42', 1); \
-                exception when sqlstate 'LH001' then return; end $$";
-    sql(&url, code);
-}
-
-/// A role can be fenced without a right to the records.
-#[tokio::test]
-async fn who_may_only_guard_cannot_read_claims() {
-    let fresh = Fresh::direct();
-    let url = fresh.url().await.to_owned();
-    let name = format!("guarded_{}", schema(&url));
-    let rights = format!("create role {name} login; grant usage on schema {{schema}} to {name}");
-    sql(&url, &rights);
-    let theirs = url.replace("postgres@", &format!("{name}@"));
-    sql(&theirs, "select {schema}.guard('k', 1)");
-    let read = "select has_table_privilege('{schema}.keys', 'select')";
-    assert_eq!(sql(&theirs, read), "f");
 }
 
 /// Keys that nobody has used for long go, and later tokens are higher all the same.

@@ -37,7 +37,7 @@ fn no_hint_takes_a_directory_away_from_others() {
         }
     };
     cases(&[0o1777, 0o1770], false);
-    cases(&[0o777, 0o2775], true);
+    cases(&[0o777, 0o770, 0o707, 0o2775], true);
     fs::write(place.at("report of a colleague"), "").unwrap();
     cases(&[0o1777, 0o777, 0o2775], false);
     assert_eq!(place.names("").len(), 1, "nothing was made");

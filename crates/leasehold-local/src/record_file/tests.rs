@@ -94,14 +94,6 @@ fn settled(number: u128) -> Command {
     leave(number, true)
 }
 
-#[test]
-fn reads_what_was_written() {
-    let case = Case::new();
-    for _ in 0..30 {
-        assert_eq!(case.held(), case.read().unwrap());
-    }
-}
-
 /// A file can be of any size that it says it is, on less disk than a block.
 #[test]
 fn a_record_that_says_it_is_huge_is_damaged() {
@@ -345,25 +337,6 @@ fn who_reads_ahead_believes_no_half_of_a_step() {
     case.write(after);
     RecordFile::of(&other, "k").read_ahead();
     assert_eq!(case.followed(&other), next);
-}
-
-/// What one process has read is good as long as nobody else writes.
-#[test]
-fn another_process_is_seen_at_once() {
-    let case = Case::new();
-    let other = case.place.store();
-    for round in 0..60 {
-        let (writes, reads) = match round % 3 {
-            0 => (&case.store, &other),
-            _ => (&other, &case.store),
-        };
-        let command = match round {
-            0..40 => claim(round + 1),
-            _ => release(round - 39),
-        };
-        let queue = take(writes, &case.key, &command);
-        assert_eq!(case.followed(reads), queue, "round {round}");
-    }
 }
 
 /// A long queue moves to a larger file, and an empty one back.

@@ -1,8 +1,6 @@
 //! Several keys of the local store in one step, while others use them too.
 #![cfg(all(unix, feature = "local"))]
 
-use std::collections::HashMap;
-
 use crate::local_support::*;
 
 /// A store with records of `a` and `b`, which are free.
@@ -24,51 +22,6 @@ fn stopped(place: &Place, name: &str) -> fs::File {
     let stopped = fs::File::open(place.at(&format!("records/{name}.rec"))).unwrap();
     stopped.lock().unwrap();
     stopped
-}
-
-/// Clients that want the same keys in all orders exclude each other, and all
-/// get through.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overlapping_claims_exclude_each_other_and_none_waits_for_ever() {
-    const ROUNDS: u128 = 25;
-    const WANTED: [&[&str]; 6] = [
-        &["a", "b", "c"],
-        &["c", "b", "a"],
-        &["d", "a"],
-        &["b", "d"],
-        &["d", "c", "b", "a"],
-        &["b"],
-    ];
-    let place = Place::new();
-    let names = ["a", "b", "c", "d"];
-    let in_use: HashMap<_, _> = names.map(|name| (name, AtomicBool::new(false))).into();
-    let in_use = Arc::new(in_use);
-    let mut clients = Vec::new();
-    for (number, keys) in (0..).zip(WANTED) {
-        let (store, in_use) = (place.open().await, in_use.clone());
-        clients.push(tokio::spawn(async move {
-            for round in 0..ROUNDS {
-                let id = number << 32 | round;
-                let parts = parts(&store, keys, id);
-                while !has_all(&store, &parts).await {
-                    yield_now().await;
-                }
-                for key in keys {
-                    assert!(!in_use[key].swap(true, Ordering::SeqCst), "{key}");
-                }
-                yield_now().await;
-                for key in keys {
-                    assert!(in_use[key].swap(false, Ordering::SeqCst), "{key}");
-                }
-                for (key, _) in &parts {
-                    released(&store, key, id).await;
-                }
-            }
-        }));
-    }
-    for client in clients {
-        timeout(LIMIT, client).await.expect("gets through").unwrap();
-    }
 }
 
 /// A process that was stopped in the middle of a step on one key holds up those

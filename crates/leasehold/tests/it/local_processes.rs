@@ -62,19 +62,6 @@ async fn killed_waiters_are_passed() {
 }
 
 #[tokio::test]
-async fn a_killed_holder_does_not_make_a_try_busy() {
-    let place = Place::new();
-    let client = place.connect().await;
-    let mut holder = place.start("hold");
-    holder.says("held").await;
-    assert!(try_lock(&client, "k").await.is_none());
-    holder.kill().await;
-    let holders = client.inspect("k").await.unwrap().holders;
-    assert!(holders.is_empty(), "a look sees it too");
-    assert!(try_lock(&client, "k").await.is_some());
-}
-
-#[tokio::test]
 async fn a_child_lives_for_its_killed_parent() {
     let place = Place::new();
     let client = place.connect().await;

@@ -18,7 +18,7 @@ pub(crate) use tempfile::TempDir;
 pub(crate) use crate::steps::*;
 
 /// How soon what a dead process held is free: far below any TTL used here.
-pub(crate) const FREED: Duration = Duration::from_secs(15);
+const FREED: Duration = Duration::from_secs(15);
 
 pub(crate) async fn released(store: &LocalStore, key: &Key, id: u128) {
     let answer = store.release(key, &release(id)).await.unwrap();
@@ -56,11 +56,7 @@ pub(crate) async fn held(url: &str) -> (Client, Lease) {
 
 /// It is free soon, long before the TTL.
 pub(crate) async fn freed(next: Waiting) -> Lease {
-    freed_within(FREED, next).await
-}
-
-pub(crate) async fn freed_within(limit: Duration, next: Waiting) -> Lease {
-    let granted = timeout(limit, next).await.expect("free in time");
+    let granted = timeout(FREED, next).await.expect("free in time");
     granted.unwrap().unwrap()
 }
 

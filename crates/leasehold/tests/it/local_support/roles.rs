@@ -1,17 +1,12 @@
 //! What the other processes do that tests of the local store start: this program again, in a role.
 
 use std::fs::OpenOptions;
-use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
-use leasehold::Owner;
 use tokio::task::spawn_blocking;
 
 use super::*;
-
-/// The minimum hold of who keeps the key: long enough for a busy machine to look while it lasts.
-pub(crate) const MIN_HOLD: Duration = Duration::from_secs(3);
 
 /// The keys that are claimed in one step.
 pub(crate) const ALL: [&str; 3] = ["c", "a", "b"];
@@ -28,9 +23,6 @@ async fn role() {
         "add" => add(url).await,
         "churn" => churn(url, false).await,
         "churn all" => churn(url, true).await,
-        "keep" => keep(url).await,
-        "nest" => nest(url).await,
-        "watch" => watch(url).await,
         other => panic!("no role {other}"),
     }
 }
@@ -110,30 +102,4 @@ async fn churn(url: &str, all: bool) {
             eprintln!("churning");
         }
     }
-}
-
-async fn keep(url: &str) {
-    let client = connect(url).await.unwrap();
-    let mutex = client.mutex("k").unwrap().with_min_hold(MIN_HOLD);
-    hold_until_killed(&mutex.lock().await.unwrap()).await;
-}
-
-async fn nest(url: &str) {
-    let client = connect(url).await.unwrap();
-    // Several processes are that owner.
-    let owner = Owner::parse("00000000000000000000000000000007").unwrap();
-    let lock = client.reentrant("k", &owner).unwrap();
-    hold_until_killed(&lock.lock().await.unwrap()).await;
-}
-
-async fn hold_until_killed(lease: &Lease) {
-    eprintln!("held {}", lease.token());
-    pending::<()>().await;
-}
-
-async fn watch(url: &str) {
-    let store = open(url).await;
-    store.watch(&key("k"), LIMIT).await.unwrap();
-    eprintln!("watching");
-    pending::<()>().await;
 }

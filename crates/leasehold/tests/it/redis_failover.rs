@@ -3,6 +3,7 @@
 #![cfg(feature = "redis")]
 
 use crate::redis_not_now::client as not_now_client;
+use crate::redis_support::crowd::Crowd;
 use crate::redis_support::*;
 use leasehold_testkit::deployment::Sentinels;
 
@@ -19,55 +20,12 @@ fn scripts_run(server: &RedisServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_clients_outlive_the_death_of_the_primary() {
     let sentinels = Sentinels::start();
-    let over = Arc::new(AtomicBool::new(false));
-    let grants = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = JoinSet::new();
-    for _ in 0..50 {
-        let lock = client(&sentinels).await.mutex("k").unwrap();
-        let (over, grants) = (over.clone(), grants.clone());
-        tasks.spawn(async move {
-            let mut errors = 0;
-            while !over.load(Ordering::Acquire) {
-                match timeout(SOON, lock.lock()).await.expect("nobody hangs") {
-                    Ok(lease) => {
-                        grants.lock().unwrap().push((lease.token(), Instant::now()));
-                        sleep(Duration::from_millis(2)).await;
-                        // Unknown is an answer here: it goes on in the background.
-                        let _ = timeout(SOON, lease.release()).await.expect("nobody hangs");
-                    }
-                    Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-                        errors += 1;
-                    }
-                }
-            }
-            errors
-        });
-    }
-    let count = || grants.lock().unwrap().len();
-    until("contention", async || count() > 200).await;
+    let crowd = Crowd::start(async || client(&sentinels).await).await;
     let old = sentinels.primary();
     old.kill();
     let killed = Instant::now();
     sentinels.wait_for_another_primary(old).await;
-    let replaced = killed.elapsed();
-    let first_after = || {
-        let grants = grants.lock().unwrap();
-        let mut after = grants.iter().map(|(_, at)| *at - killed);
-        after.find(|after| *after > Duration::from_millis(500))
-    };
-    until("a grant", async || first_after().is_some()).await;
-    let first = first_after().unwrap();
-    eprintln!("replaced after {replaced:?}, the first grant after {first:?}");
-    let limit = replaced + Duration::from_secs(2);
-    assert!(first < limit, "{first:?} {replaced:?}");
-    let so_far = count();
-    until("as many grants as before", async || count() > so_far + 200).await;
-    over.store(true, Ordering::Release);
-    let errors: u32 = tasks.join_all().await.into_iter().sum();
-    eprintln!("{} grants, {errors} errors", count());
-    let grants = grants.lock().unwrap();
-    assert!(grants.is_sorted_by(|(a, _), (b, _)| a < b), "tokens rise");
+    crowd.goes_on(killed, Duration::from_secs(2)).await;
 }
 
 /// The one that takes over has no replica, and takes no writes until the former one is back.

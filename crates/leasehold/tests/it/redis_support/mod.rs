@@ -1,6 +1,7 @@
 //! Helpers of the tests of the Redis store.
 
 pub(crate) mod case;
+pub(crate) mod crowd;
 pub(crate) mod fake_sentinel;
 
 use leasehold::store::Listening;

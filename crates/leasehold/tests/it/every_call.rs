@@ -115,7 +115,9 @@ macro_rules! looking {
 macro_rules! adopting {
     ($from:expr, $to:expr, $verb:ident($($arg:expr),*) $(, $await:ident)?) => {{
         let (from, to) = ($from, $to);
-        let handed = from.$verb($($arg),*)$(.$await)?.unwrap().into_parts()$(.$await)?.unwrap();
+        let first = from.$verb($($arg),*)$(.$await)?.unwrap();
+        let mode = first.mode();
+        let handed = first.into_parts()$(.$await)?.unwrap();
         let adopted = to.adopt(&handed)$(.$await)?.unwrap();
         let forced = from.adopt_by_force(&adopted.parts().unwrap())$(.$await)?.unwrap();
         assert_eq!(adopted.lost()$(.$await)?, Loss::Superseded);
@@ -128,6 +130,7 @@ macro_rules! adopting {
         assert_eq!(back.lease.release()$(.$await)?.unwrap(), Released::Held);
         let anew = to.recover(&parts, how)$(.$await)?.unwrap();
         assert!(anew.is_new, "it was released");
+        assert_eq!(anew.lease.mode(), mode);
         assert_eq!(anew.lease.release()$(.$await)?.unwrap(), Released::Held);
     }};
 }
@@ -191,7 +194,7 @@ macro_rules! kinds {
         unfair!($store, "permits", all, permits.clone(), try_acquire() $(, $await)?);
         looking!(permits.clone(), acquire_opts(2, first.clone()) $(, $await)?);
         let elsewhere = $two.semaphore("permits", 5).unwrap();
-        adopting!(permits.clone(), elsewhere, acquire() $(, $await)?);
+        adopting!(permits.clone(), elsewhere, acquire_many(2) $(, $await)?);
         let three = permits.acquire_many_within(3, LONG)$(.$await)?.unwrap();
         assert_eq!((three.permits(), permits.permits()), (3, 5));
         assert!(permits.try_acquire_many(3)$(.$await)?.unwrap().is_none());

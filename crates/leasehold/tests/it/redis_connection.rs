@@ -142,7 +142,8 @@ fn a_store_outlives_the_runtime_that_was_connecting() {
     assert!(again.holds());
 }
 
-/// One that has just come, has not said that it listens, and is dead: the next is told when to look.
+/// One that has just come, is dead, and has not said that it listens: the next is told when to
+/// look.
 #[tokio::test]
 async fn a_waiter_that_has_just_come_is_waited_for() {
     let server = RedisServer::start();

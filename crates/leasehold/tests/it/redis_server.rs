@@ -5,8 +5,7 @@ use std::path::Path;
 
 use crate::redis_support::*;
 use leasehold::core::{
-    ClaimReply, ClientInfo, Command, Key, Mode, Note, ReleaseReply, Renew, Reply, ResizeReply,
-    Rotate, Standing, Token, WatchReply,
+    ClaimReply, ClientInfo, Command, Key, Note, ReleaseReply, Renew, Reply, Rotate, Standing, Token,
 };
 use leasehold::store::{AllAnswer, Answer};
 use leasehold::{Access, StoreError, TlsOptions};
@@ -163,25 +162,16 @@ async fn several_keys_are_not_claimed_where_one_is_foreign() {
     assert_eq!(none, Some(AllAnswer::All(Vec::new())));
 }
 
+/// A watch that ends at a key that nobody uses leaves nothing.
 #[tokio::test]
-async fn a_watched_semaphore_is_resized_and_forgotten() {
+async fn a_watched_key_is_forgotten_with_its_watch() {
     let (server, store) = fresh().await;
-    let (_ear, mut pushes) = listen(&store).await;
     let key = key("k");
     let kind = || server.query::<String>(&["TYPE", "leasehold:lock:k"]);
-    let watched = store.watch(&key, Duration::from_secs(60)).await.unwrap();
-    assert_eq!(watched.reply, WatchReply::Done);
+    store.watch(&key, Duration::from_secs(60)).await.unwrap();
     assert_eq!(store.list("*").await.unwrap(), [], "nobody holds or waits");
-
-    let permit = |number, take| but(claim(&store, number), |it| it.mode = Mode::permits(3, take));
-    standing(&store.claim(&key, &permit(1, 3)).await.unwrap());
-    assert_eq!(next(&mut pushes).await, Push::Changed { key: key.clone() });
-    standing(&store.claim(&key, &permit(2, 2)).await.unwrap());
-    let resized = store.resize(&key, 3, 1).await.unwrap().reply;
-    assert_eq!(resized, ResizeReply::Resized);
+    store.claim(&key, &claim(&store, 1)).await.unwrap();
     store.release(&key, &settled(id(1))).await.unwrap();
-    assert!(matches!(next(&mut pushes).await, Push::Unfit { .. }));
-    assert!(matches!(next(&mut pushes).await, Push::Changed { .. }));
     assert_eq!(kind(), "hash");
     store.watch(&key, Duration::ZERO).await.unwrap();
     assert_eq!(kind(), "none", "nothing is left");
@@ -414,8 +404,8 @@ async fn a_damaged_record_is_named() {
     fails(store.inspect(&key).await, ErrorKind::Corrupt, &[]);
 }
 
-/// Steps that find others under way are sent as one call, which has one answer for each, also where a
-/// record is not ours.
+/// Steps that find others under way are sent as one call, which has one answer for each, also where
+/// a record is not ours.
 #[tokio::test]
 async fn each_step_of_a_call_gets_its_own_answer() {
     let (server, store) = fresh().await;

@@ -58,8 +58,8 @@ impl Crowd {
         grants
     }
 
-    /// The server that fell then has just been replaced: a client is granted the key within this time,
-    /// then each of them, and tokens have risen all the while.
+    /// The server that fell then has just been replaced: a client is granted the key within this
+    /// time, then each of them, and tokens have risen all the while.
     pub(crate) async fn goes_on(mut self, fell: Instant, limit: Duration) {
         let replaced = Instant::now();
         // Answers that were on their way have arrived by then.

@@ -162,8 +162,10 @@ async fn clients_that_disagree_are_refused() {
 #[tokio::test]
 async fn only_a_server_whose_clients_say_so_is_marked() {
     let server = RedisServer::start();
-    let marked = RedisStore::initialise(RedisOptions::from_url(&server.url()).unwrap()).await;
-    fails(marked, ErrorKind::Invalid, &[]);
+    for url in [server.url(), "redis-cluster://127.0.0.1:1/".to_owned()] {
+        let marked = Client::builder().store(url).initialise().await;
+        fails(marked, ErrorKind::Invalid, &[]);
+    }
 }
 
 /// Nobody would notice that it has restarted.

@@ -551,29 +551,6 @@ fn is_grant(record: &AuditRecord) -> bool {
     matches!(record.entry.event, AuditEvent::Granted { .. })
 }
 
-#[tokio::test]
-async fn servers_that_are_new_are_marked_by_the_client_builder() {
-    use leasehold::core::Marked;
-    let set = Independent::start(3);
-    let initialise = async || {
-        let builder = Client::builder().store(set.url());
-        let servers = builder.initialise().await.unwrap();
-        let outcomes = servers.into_iter().map(|server| server.outcome.unwrap());
-        outcomes.collect::<Vec<_>>()
-    };
-    assert_eq!(initialise().await, [Marked::New; 3]);
-    use_once(&leasehold::connect(set.url()).await.unwrap(), "k").await;
-    assert_eq!(initialise().await, [Marked::Already; 3]);
-    for url in [
-        "memory:",
-        "redis://127.0.0.1:1/",
-        "redis-cluster://127.0.0.1:1/",
-    ] {
-        let refused = Client::builder().store(url).initialise().await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Invalid, "{url}: {refused}");
-    }
-}
-
 /// Each server has its own log of each claim, and is named; without a quorum of them there is an
 /// error.
 #[tokio::test]

@@ -126,17 +126,6 @@ async fn an_acknowledged_lease_outlives_the_death_of_the_primary() {
     says(error, [" of 2 replicas"]);
 }
 
-#[tokio::test]
-async fn passwords_of_sentinels_and_servers_are_apart() {
-    let sentinels = Sentinels::builder().server(RedisServer::builder().password("server"));
-    let sentinels = sentinels.sentinel_password("watch").start();
-    let refused = leasehold::connect(&sentinels.url()).await;
-    let error = fails(refused, ErrorKind::Refused, &["NOAUTH"]);
-    hints(&error, "sentinel_pass");
-    let url = format!("{}?sentinel_pass=watch", sentinels.url());
-    use_once(&leasehold::connect(&url).await.unwrap(), "k").await;
-}
-
 /// The rules of `docs/stores/`.
 #[tokio::test]
 async fn with_the_least_rights_a_planned_fail_over_loses_no_replicated_lease() {
@@ -156,6 +145,9 @@ async fn with_the_least_rights_a_planned_fail_over_loses_no_replicated_lease() {
         set(server, &format!("on >secret {LEAST_RIGHTS} +wait"));
     }
     let url = sentinels.url().replace("://", "://least:secret@");
+    // The password of the servers is not that of the Sentinels.
+    let lacking = leasehold::connect(&url).await;
+    hints(&fails(lacking, ErrorKind::Refused, &["NOAUTH"]), "sentinel_pass");
     let url = format!("{url}?sentinel_user=least&sentinel_pass=other");
     let open = async |url: &str| leasehold::connect(url).await.unwrap();
     use_once(&open(&format!("{url}&acknowledge=1")).await, "k").await;

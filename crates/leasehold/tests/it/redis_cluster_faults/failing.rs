@@ -9,7 +9,7 @@ async fn fifty_clients_go_on_when(fell: fn(&RedisServer)) {
     let cluster = Cluster::start();
     let slot = slot_of(&cluster, Crowd::KEY);
     let old = cluster.owner_of(slot);
-    let holder = client(&cluster, ms(20_000)).await;
+    let holder = client(&cluster, LIMIT).await;
     let held = lock(&holder, "{crowd}kept").await;
     // What the new node does not know to be released lapses before it takes over.
     let crowd = Crowd::start(async || client(&cluster, ms(2_000)).await).await;

@@ -143,8 +143,8 @@ fn kept(idle: &Idle<Socket>) -> Option<Socket> {
 async fn open(wire: &Connection, policy: AckPolicy) -> Result<Socket, StoreError> {
     let link = wire.link.upgrade().ok_or_else(broken)?;
     let endpoint = &link.endpoint;
-    let opened = match (endpoint.search(), &wire.server.named) {
-        (Some(search), Some(named)) => search.open(endpoint, named, None).await,
+    let opened = match &wire.server.named {
+        Some(named) if endpoint.search().is_some() => endpoint.open_named(named, None).await,
         _ => endpoint.connect(None).await,
     };
     let opened = opened.map_err(|error| link.judge(error))?;

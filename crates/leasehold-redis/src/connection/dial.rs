@@ -14,7 +14,7 @@ use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{RedisResult, Value};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
-use super::socket::{OnPush, Socket, Stream};
+use super::socket::{Socket, Stream};
 use super::target::Target;
 use crate::errors;
 use crate::options::RedisAddress;
@@ -22,15 +22,10 @@ use crate::options::RedisAddress;
 /// After how long without a sign of life a peer is asked for one, and how often then.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
 
-/// Opens a connection and logs in. `resp3`: speaks RESP3; else the server sends no pushes. `push`
-/// also hears of the end of the connection.
-pub(super) async fn dial(
-    target: &Target,
-    resp3: bool,
-    push: Option<OnPush>,
-) -> RedisResult<Socket> {
+/// Opens a connection and logs in. `resp3`: speaks RESP3; else the server sends no pushes.
+pub(super) async fn dial(target: &Target, resp3: bool) -> RedisResult<Socket> {
     let opened = timeout(target.opening, async {
-        let socket = Socket::start(open(target).await?, target.answer, push);
+        let socket = Socket::start(open(target).await?, target.answer, target.push.clone());
         login(&socket, target, resp3).await?;
         Ok(socket)
     });

@@ -2,9 +2,11 @@
 //! that Sentinels name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::SetTerms;
 use leasehold_store::StoreError;
+use leasehold_store::sync::timeout;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
@@ -102,31 +104,38 @@ impl Endpoint {
     /// Opens a connection to where the locks are kept now.
     pub(crate) async fn connect(&self, hearing: Option<OnPush>) -> Result<Opened, StoreError> {
         match &self.place {
-            Place::Fixed => self.open_at(&self.target().await?, hearing).await,
+            Place::Fixed => self.open(self.target(None, hearing).await?).await,
             Place::Sought(search) => search.connect(self, hearing).await,
             Place::Any(nodes) => {
-                first_answer(nodes(), |node| async {
-                    let address = node.reached(&self.options);
-                    let target = self.common.target(address, &self.options).await?;
-                    let mut opened = self.open_at(&target, hearing.clone()).await?;
-                    opened.server.named = Some(Named {
-                        primary: node,
+                first_answer(nodes(), |primary| async {
+                    let named = Named {
+                        primary,
                         epoch: None,
-                    });
-                    Ok(opened)
+                    };
+                    let target = self.target(Some(named), hearing.clone());
+                    self.open(target.await?).await
                 })
                 .await
             }
         }
     }
 
-    /// Opens a connection to one server, and judges it.
-    pub(super) async fn open_at(
+    /// Opens a connection to the server that a Sentinel has named.
+    pub(super) async fn open_named(
         &self,
-        target: &Target,
+        named: &Named,
         hearing: Option<OnPush>,
     ) -> Result<Opened, StoreError> {
-        let shaken = Handshake::with(self, target, hearing).await?;
+        let target = self.target(Some(named.clone()), hearing).await?;
+        // It may be the one that has failed, and not be replaced yet.
+        let limit = (self.options.connect_timeout / 4).max(Duration::from_millis(250));
+        let opened = timeout(limit, self.open(target)).await;
+        opened.unwrap_or_else(|_| Err(errors::silent(limit)))
+    }
+
+    /// Opens a connection to one server, and judges it.
+    async fn open(&self, target: Target) -> Result<Opened, StoreError> {
+        let shaken = Handshake::with(self, target).await?;
         shaken.judge(self).await
     }
 
@@ -148,14 +157,25 @@ impl Endpoint {
     /// primary that Sentinels name has to be one that can be used.
     pub(crate) async fn find_out(&self) -> Result<Handshake, StoreError> {
         let hearing: Option<OnPush> = Some(Arc::new(|_, _| {}));
-        match &self.place {
-            Place::Fixed => Handshake::with(self, &self.target().await?, hearing).await,
-            _ => Ok(self.connect(hearing).await?.handshake),
+        if matches!(self.place, Place::Fixed) {
+            let target = self.target(None, hearing).await?;
+            return Handshake::with(self, target).await;
         }
+        Ok(self.connect(hearing).await?.handshake)
     }
 
-    async fn target(&self) -> Result<Target, StoreError> {
-        let address = self.options.address.clone();
-        self.common.target(address, &self.options).await
+    /// How to connect to the server that was named, else to that of the options.
+    async fn target(
+        &self,
+        named: Option<Named>,
+        hearing: Option<OnPush>,
+    ) -> Result<Target, StoreError> {
+        let address = match &named {
+            Some(named) => named.primary.reached(&self.options),
+            None => self.options.address.clone(),
+        };
+        let mut target = self.common.target(address, &self.options).await?;
+        (target.named, target.push) = (named, hearing);
+        Ok(target)
     }
 }

@@ -15,7 +15,7 @@ use super::dial::dial;
 use super::endpoint::{Endpoint, Opened};
 use super::rights::{self, Rights};
 use super::sentinel::{self, Named};
-use super::socket::{OnPush, Socket};
+use super::socket::Socket;
 use super::target::Target;
 use crate::codec::script::Gate;
 use crate::errors;
@@ -50,13 +50,10 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// Opens a connection to one server, and reads its version, role and permissions.
-    pub(super) async fn with(
-        endpoint: &Endpoint,
-        target: &Target,
-        hearing: Option<OnPush>,
-    ) -> Result<Self, StoreError> {
-        let channel = endpoint.channel.as_deref().filter(|_| hearing.is_some());
-        let (socket, refused) = greet(endpoint, target, hearing).await?;
+    pub(super) async fn with(endpoint: &Endpoint, target: Target) -> Result<Self, StoreError> {
+        let channel = endpoint.channel.as_deref();
+        let channel = channel.filter(|_| target.push.is_some());
+        let (socket, refused) = greet(endpoint, &target).await?;
         let closed = refused.as_ref().is_some_and(errors::is_closed);
         let found = rights::find(&socket, endpoint, refused.is_none(), channel).await;
         let (info, rights) = found.map_err(|error| match closed {
@@ -69,7 +66,7 @@ impl Handshake {
         endpoint.common.worked.store(true, Ordering::Relaxed);
         Ok(Self {
             socket,
-            target: target.clone(),
+            target,
             info,
             rights,
         })
@@ -112,7 +109,7 @@ impl Handshake {
             gate,
             run_id,
             ack,
-            named: None,
+            named: self.target.named.clone(),
             rights,
         };
         check_needs(endpoint, &server, field("role"))?;
@@ -160,7 +157,6 @@ fn check_needs(endpoint: &Endpoint, server: &Server, role: &str) -> Result<(), S
 async fn greet(
     endpoint: &Endpoint,
     target: &Target,
-    hearing: Option<OnPush>,
 ) -> Result<(Socket, Option<RedisError>), StoreError> {
     let common = &endpoint.common;
     // Why there is no connection, with the address that was tried.
@@ -175,7 +171,7 @@ async fn greet(
         }
     };
     let try_resp3 = async || {
-        let opened = dial(target, true, hearing.clone()).await?;
+        let opened = dial(target, true).await?;
         common.greets.store(true, Ordering::Relaxed);
         Ok::<_, RedisError>((opened, None))
     };
@@ -193,8 +189,7 @@ async fn greet(
     }
     tracing::debug!(url = %endpoint.redacted, error = %refused, "the server does not speak RESP3; \
         connecting with RESP2");
-    let opened = dial(target, false, hearing.clone());
-    let opened = opened.await.map_err(not_opened)?;
+    let opened = dial(target, false).await.map_err(not_opened)?;
     // A server that was just ending closes connections too; one that forbids HELLO does
     // so again.
     match closed {

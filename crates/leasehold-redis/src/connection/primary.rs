@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use leasehold_store::sync::timeout;
 use leasehold_store::{ErrorKind, StoreError};
 use redis::PushKind;
 use tokio::sync::Notify;
@@ -117,7 +116,7 @@ impl Search {
                     failures.named(node, &named.primary, sentinel::behind());
                 }
                 Ok(Ok(named)) if tried.contains(&named.primary) => {}
-                Ok(Ok(named)) => match self.open(endpoint, &named, hearing.clone()).await {
+                Ok(Ok(named)) => match endpoint.open_named(&named, hearing.clone()).await {
                     Ok(opened) => {
                         self.rank(node, true);
                         return Ok(opened);
@@ -137,24 +136,6 @@ impl Search {
         Err(refused.unwrap_or_else(|| failures.into_error(&self.sentinels.master)))
     }
 
-    /// Opens a connection to the server that a Sentinel has named.
-    pub(crate) async fn open(
-        &self,
-        endpoint: &Endpoint,
-        named: &Named,
-        hearing: Option<OnPush>,
-    ) -> Result<Opened, StoreError> {
-        let options = &endpoint.options;
-        let address = named.primary.reached(options);
-        let target = self.common.target(address, options).await?;
-        // It may be the one that has failed, and not be replaced yet.
-        let limit = (options.connect_timeout / 4).max(Duration::from_millis(250));
-        let opened = timeout(limit, endpoint.open_at(&target, hearing)).await;
-        let mut opened = opened.unwrap_or_else(|_| Err(errors::silent(limit)))?;
-        opened.server.named = Some(named.clone());
-        Ok(opened)
-    }
-
     async fn ask(&self, node: &Address) -> Result<Answered, StoreError> {
         let sentinel = self.reach(node, None).await?;
         let (master, limit) = (&self.sentinels.master, self.options.connect_timeout);
@@ -168,8 +149,9 @@ impl Search {
         push: Option<OnPush>,
     ) -> Result<Socket, StoreError> {
         let address = node.reached(&self.options);
-        let target = self.common.target(address, &self.options).await?;
-        dial(&target, true, push).await.map_err(|error| {
+        let mut target = self.common.target(address, &self.options).await?;
+        target.push = push;
+        dial(&target, true).await.map_err(|error| {
             let error = errors::of_opening(error, &self.common.dialling(&target));
             match errors::is_of_login(&error) {
                 true => error.with_hint(

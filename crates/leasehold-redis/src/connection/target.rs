@@ -14,6 +14,8 @@ use redis::RedisConnectionInfo;
 use rustls::ClientConfig;
 
 use super::rights::{MissingPermission, Rights};
+use super::sentinel::Named;
+use super::socket::OnPush;
 use crate::errors::Dialling;
 use crate::options::{RedisAddress, RedisOptions};
 use crate::std_ext::lock;
@@ -88,11 +90,14 @@ impl Common {
     }
 }
 
-/// Where a connection leads, how it logs in, and how long it may take.
-#[derive(Clone)]
+/// Where a connection leads, how it logs in, how long it may take, and who hears of it.
 pub(crate) struct Target {
     /// Of one server.
     pub(crate) address: RedisAddress,
+    /// What was said about that server, if it was named.
+    pub(super) named: Option<Named>,
+    /// Hears the pushes, and of the end of the connection.
+    pub(super) push: Option<OnPush>,
     pub(super) login: RedisConnectionInfo,
     /// To be opened, with its login.
     pub(super) opening: Duration,
@@ -123,6 +128,8 @@ impl Target {
                 false => None,
             },
             address,
+            named: None,
+            push: None,
             login,
             opening: options.connect_timeout,
             answer: options.response_timeout,

@@ -62,7 +62,7 @@ impl Session {
             claims.push(claim.map_err(|error| (at, error))?);
         }
         let failed = |at: usize, claims: &[ClaimHandle], end| {
-            (at, claims[at].failed(&requests[at], end, deadlines))
+            (at, claims[at].failed(&requests[at], end))
         };
         let mut asked = false;
         loop {
@@ -92,7 +92,7 @@ impl Session {
         }
         // Each is checked once more; all or none.
         for (at, claim) in claims.iter().enumerate() {
-            let granted = claim.await_grant(deadlines, None).await;
+            let granted = claim.await_grant(None).await;
             match granted.map_err(|error| (at, error))? {
                 Ok(()) => {}
                 // One by one another is asked for.

@@ -17,6 +17,9 @@
 //! counts once it is whole, and a half once the first line points to it. A file that begins with a
 //! zero has no record yet.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -345,35 +348,6 @@ fn frame(
         place.copy_from_slice(&number.to_le_bytes());
     }
     Ok(bytes)
-}
-
-/// A file in which those lines are the frames.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn file<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let framed = |(lines, number): (&[u8], u64)| {
-        let frame = frame(number, |bytes| {
-            bytes.extend(lines);
-            Ok(())
-        });
-        frame.unwrap_or_default()
-    };
-    let bytes: Vec<_> = lines.into_iter().zip(1..).flat_map(framed).collect();
-    let half = Half {
-        first: 1,
-        ..Half::beyond(0, bytes.len())
-    };
-    let mut file = half.line();
-    file.resize(half.at, 0);
-    file.extend(bytes);
-    file.resize(half.size(), 0);
-    file
-}
-
-/// Those bytes, as far as they are there: a [`Source`].
-#[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn within(bytes: &[u8], at: usize, length: usize) -> Vec<u8> {
-    let bytes = bytes.get(at..).unwrap_or_default();
-    bytes[..length.min(bytes.len())].to_vec()
 }
 
 fn checksum(number: u64, lines: &[u8]) -> u64 {

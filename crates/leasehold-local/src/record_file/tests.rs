@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::*;
 use crate::clock::Clock;
-use crate::record::{self, Change, Header};
+use crate::record::{Change, Header, fuzzing};
 use crate::record_guard::RecordGuard;
 use crate::remove_dead;
 use crate::tests::{Place, claim, id, key, leave, open, refusal, release, take};
@@ -377,7 +377,7 @@ fn put_of_boot(case: &Case, boot: &Clock, queue: &Queue) {
         expires: boot.now(),
     };
     let lines = [serde_json::to_vec(&header), serde_json::to_vec(queue)].map(Result::unwrap);
-    case.write(record::file([&*lines.join(&b'\n')]));
+    case.write(fuzzing::file([&*lines.join(&b'\n')]));
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn a_torn_record_of_this_boot_is_left_as_it_is() {
     let whole = case.bytes();
     // A frame ends with a line; after it there is room.
     let used = whole.iter().rposition(|byte| *byte == b'\n').unwrap();
-    let read = |bytes: &[u8]| Record::read(&|at, length| Ok(record::within(bytes, at, length)));
+    let read = |bytes: &[u8]| Record::read(&|at, length| Ok(fuzzing::within(bytes, at, length)));
     for cut in 1..=used {
         assert!(read(&whole[..cut]).is_err(), "cut to {cut}");
     }

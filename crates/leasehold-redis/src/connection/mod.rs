@@ -41,9 +41,9 @@
 //! There is one handshake. `manager` asks `endpoint` for a connection, whatever that is: a fixed
 //! address, the primary that Sentinels name (`primary`, `sentinel`), or any node that answers.
 //! `target` has the address, the login, the certificates and who hears the pushes. `dial` opens the
-//! socket and logs in. `handshake` reads what the server is and what it allows (`rights`), and refuses
-//! what cannot keep locks. Then `manager` marks the server where there is a quarantine (`gate`), and
-//! subscribes to the `inbox`.
+//! socket and logs in. `handshake` reads what the server is and what it allows (`rights`), and
+//! refuses what cannot keep locks. Then `manager` marks the server where there is a quarantine
+//! (`gate`), and subscribes to the `inbox`.
 
 pub(crate) mod ack_policy;
 mod acked_writer;

@@ -1,9 +1,9 @@
 //! Hand-over and recovery: a lease as data, and how another process takes it over.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use leasehold_core::{ClaimId, Deadlines, Invalid, Key, Mode, Token};
+use leasehold_store::debug;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -129,17 +129,10 @@ impl LeaseParts<Any> {
     }
 }
 
-impl<K: LeaseKind> fmt::Debug for LeaseParts<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaseParts")
-            .field("key", self.key())
-            .field("claim", self.claim())
-            .field("version", &self.version())
-            .field("token", &self.token())
-            .field("handed_over", &self.is_handed_over())
-            .finish()
-    }
-}
+debug!(
+    LeaseParts<K: LeaseKind>; |it| key: it.key(), claim: it.claim(), version: it.version(),
+    token: it.token(), handed_over: it.is_handed_over()
+);
 
 impl<K: LeaseKind> Lease<K> {
     /// Returns a copy of the lease as data, to recover it after a crash. The lease is still held.

@@ -66,10 +66,6 @@ impl<'a> Bytes<'a> {
         self.take(size.into())
     }
 
-    pub(super) fn long_text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.long()?).ok()
-    }
-
     /// An inbox, or none.
     pub(crate) fn inbox(&mut self) -> Option<Option<Inbox>> {
         match self.text()? {

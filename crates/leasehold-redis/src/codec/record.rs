@@ -294,7 +294,8 @@ fn entry(
         entry.renewed = Some(body.time()?).filter(|renewed| *renewed > StoreTime(0));
     }
     if traits & trait_of::NOTE > 0 {
-        entry.note = Some(Note::new(body.long_text()?).ok()?);
+        let note = std::str::from_utf8(body.long()?).ok()?;
+        entry.note = Some(Note::new(note).ok()?);
     }
     if traits & trait_of::ROTATED > 0 {
         (entry.version, entry.previous) = (body.number()?, Some(body.id()?));

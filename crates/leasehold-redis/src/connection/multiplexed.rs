@@ -188,7 +188,12 @@ impl Connection {
                 acknowledged,
             });
         }
-        let mut flight = InFlight::start(self);
+        let mut flight = InFlight {
+            alone: self.in_flight.fetch_add(1, Ordering::AcqRel) == 0,
+            wire: self,
+            since: Instant::now(),
+            answered: false,
+        };
         let answer = if delivery == Delivery::Asking {
             Box::pin(self.ask_asking(command())).await
         } else {
@@ -276,17 +281,6 @@ struct InFlight<'a> {
     alone: bool,
     since: Instant,
     answered: bool,
-}
-
-impl<'a> InFlight<'a> {
-    fn start(wire: &'a Arc<Connection>) -> Self {
-        Self {
-            alone: wire.in_flight.fetch_add(1, Ordering::AcqRel) == 0,
-            wire,
-            since: Instant::now(),
-            answered: false,
-        }
-    }
 }
 
 impl Drop for InFlight<'_> {

@@ -23,17 +23,9 @@ use crate::store::Listening;
 use crate::sync::{OnDrop, Ordering, lock, sleep, timeout};
 
 impl Session {
-    /// Starts the task if none runs. With its runtime gone, the client is closed when this
-    /// returns.
-    pub(super) fn ensure_running(self: &Arc<Self>) {
-        if self.wake_at.load(Ordering::SeqCst) == 0 {
-            let now = clock::now();
-            self.ensure_awake(now, now);
-        }
-    }
-
     /// Starts the task, or wakes it if it means to sleep beyond `due`. It is woken too if
-    /// it should have woken itself: its timer is late when the machine has slept.
+    /// it should have woken itself: its timer is late when the machine has slept. With its runtime
+    /// gone, the client is closed when this returns.
     pub(super) fn ensure_awake(self: &Arc<Self>, due: Moment, now: Moment) {
         let planned = self.wake_at.load(Ordering::SeqCst);
         if planned == 0 {

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::Session;
 use crate::background::{drives, held_up, nudge, wait_elsewhere};
+use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, OnDrop, Ordering, Runtime, check_runtime, id_of, timeout,
@@ -129,7 +130,11 @@ impl Session {
         self.check_caller()?;
         let closing = self.shutdown.closing.notified();
         let _elsewhere = wait_elsewhere(&self.runtime);
-        self.ensure_running();
+        // Starts the driver if none runs.
+        if self.wake_at.load(Ordering::SeqCst) == 0 {
+            let now = clock::now();
+            self.ensure_awake(now, now);
+        }
         let check_open = || self.shutdown.closed().map_or(Ok(()), |it| Err(it.error()));
         check_open()?;
         let done = tokio::select! {

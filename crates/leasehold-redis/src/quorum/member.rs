@@ -6,12 +6,10 @@ use std::time::Duration;
 use leasehold_core::{Command, Key, SetTerms};
 use leasehold_store::sync::timeout;
 use leasehold_store::{LockStore, StoreError};
-use redis::Value;
 
 use super::options::address;
 use super::report::Answered;
 use crate::classic::ClassicStore;
-use crate::codec::script::Script;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::manager::ConnectionManager;
 use crate::errors;
@@ -54,12 +52,6 @@ impl Member {
             _ => {}
         }
         self.within(limit, self.store.step(key, &command)).await
-    }
-
-    /// Runs a script that knows nothing of votes. The classic layout leaves nothing for one.
-    pub(super) async fn run(&self, script: &Script, key: &Key) -> Result<Value, StoreError> {
-        let store = RedisStore::by(Route::One(Arc::clone(&self.shared)));
-        store.run_on(script, key).await
     }
 
     /// Whatever is asked, for `limit` at most; says why there was no connection.

@@ -47,6 +47,8 @@ use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
 use crate::options::restart::check_ttl;
+use crate::queue::RedisStore;
+use crate::routing::Route;
 
 /// What the store and its tasks share.
 struct Inner {
@@ -128,12 +130,14 @@ impl RedlockStore {
         self.inner.options.redacted_url()
     }
 
-    /// Runs a script that knows nothing of votes at each server that can be reached.
+    /// Runs a script that knows nothing of votes at each server that can be reached. The classic
+    /// layout leaves nothing for one.
     pub(super) async fn run_on_each(&self, script: &Script, key: &Key) {
-        let limit = self.inner.options.node_timeout;
-        self.inner
-            .each(limit, |member| member.run(script, key))
-            .await;
+        let run = |member: &Member| {
+            let store = RedisStore::by(Route::One(Arc::clone(&member.shared)));
+            async move { store.run_on(script, key).await }
+        };
+        self.inner.each(self.inner.options.node_timeout, run).await;
     }
 
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {

@@ -26,21 +26,17 @@ impl BackgroundTask {
 
     /// Whether it is over, or its runtime is.
     pub(crate) fn has_ended(&self) -> bool {
-        is_over(lock(&self.0).as_ref())
+        lock(&self.0).as_ref().is_none_or(AbortHandle::is_finished)
     }
 
     /// The same, unless it runs already: it ends with the runtime on which it was started.
     pub(crate) fn ensure(&self, task: impl Future<Output = ()> + Send + 'static) {
         // Held meanwhile: of two who come at once, the second leaves the task of the first alone.
         let mut running = lock(&self.0);
-        if is_over(running.as_ref()) {
+        if running.as_ref().is_none_or(AbortHandle::is_finished) {
             replace(&mut running, task);
         }
     }
-}
-
-fn is_over(task: Option<&AbortHandle>) -> bool {
-    task.is_none_or(AbortHandle::is_finished)
 }
 
 fn replace(running: &mut Option<AbortHandle>, task: impl Future<Output = ()> + Send + 'static) {

@@ -21,12 +21,9 @@ pub use leasehold_store::{
 // For the command, which measures a server.
 #[doc(hidden)]
 pub use leasehold_store::bare::{BareServer, BareWork, ServerCost};
-// For the command, which compares names as stores do.
+// For the command, which compares names and reads durations as stores do.
 #[doc(hidden)]
-pub use leasehold_store::glob;
-// For the command, which reads durations as URLs do.
-#[doc(hidden)]
-pub use leasehold_store::{format_duration, parse_duration};
+pub use leasehold_store::{format_duration, glob, parse_duration};
 // For the tests of the stores beside this crate.
 #[doc(hidden)]
 pub use leasehold_store::{

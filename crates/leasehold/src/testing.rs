@@ -29,12 +29,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_core::{Claim, Command, Inbox, Key, Push, Snapshot, StoreTime};
-use leasehold_store::debug;
 use leasehold_store::memory::MemoryStore;
 use leasehold_store::sync::{Mutex, lock, sleep};
 use leasehold_store::{
     AllAnswer, Answer, AuditLog, Capabilities, ErrorKind, ListPage, Listening, Listing, LockStore,
-    PushSink, StoreError,
+    PushSink, StoreError, debug,
 };
 
 use crate::{Client, ClientBuilder, Error, Lease};

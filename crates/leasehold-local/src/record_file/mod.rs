@@ -14,11 +14,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::Inner;
 use super::directory::{RECORDS, inode_of};
-use super::file;
 use super::name::file_name;
 use super::record::{BLOCK, FORMAT, Flaw, Record};
+use super::{Inner, file};
 
 /// How many records stay open at most in this process, beside those in use. Each takes a descriptor,
 /// of which a process has 1,024 by default.

@@ -5,8 +5,7 @@ use leasehold_core::Invalid;
 use leasehold_store::params::Field::{Refused, Secret, Text};
 use leasehold_store::params::{Param, Params};
 
-use super::acknowledge;
-use super::{RedisAddress, RedisOptions};
+use super::{RedisAddress, RedisOptions, acknowledge};
 
 /// The login of a server with a socket, whose URL has no other place for it.
 pub(super) const OF_SOCKETS: &[Param<RedisOptions>] = &[

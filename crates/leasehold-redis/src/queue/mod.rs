@@ -14,10 +14,8 @@ use leasehold_store::{
 };
 use redis::Value;
 
-use crate::codec::push;
-use crate::codec::record;
 use crate::codec::script::{self, Request, Script, Step};
-use crate::codec::{slots, stores_own};
+use crate::codec::{push, record, slots, stores_own};
 use crate::connection::endpoint::Endpoint;
 use crate::connection::gate::mark;
 use crate::connection::multiplexed::Connection;

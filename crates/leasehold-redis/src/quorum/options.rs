@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::Invalid;
-use leasehold_core::SetTerms;
 use leasehold_core::quorum::QuorumSize;
-
+use leasehold_core::{Invalid, SetTerms};
 use leasehold_store::params::{Field, Param, add_params, check_bounds, names};
 use leasehold_store::setters;
 

@@ -474,28 +474,16 @@ macro_rules! kinds {
         single_key!(Lock);
         fairness!(Lock);
         adopting!(Lock, Any; |it, parts| it);
-        locking! {
-            Lock, Lease<Any>, "the key"; |it| it;
-            lock, try_lock, lock_within, lock_opts;
-            with_lock, with_lock_within, with_try_lock, try_with_lock
-        }
+        kinds!(Lock, Lease<Any>, "the key"; |it| it);
 
         single_key!(Mutex: lock);
         fairness!(Mutex: lock);
         adopting!(Mutex, Exclusive; |it, parts| it.lock);
-        locking! {
-            Mutex, Lease, "the key"; |it| it.lock;
-            lock, try_lock, lock_within, lock_opts;
-            with_lock, with_lock_within, with_try_lock, try_with_lock
-        }
+        kinds!(Mutex, Lease, "the key"; |it| it.lock);
 
         single_key!(Reentrant: lock);
         adopting!(Reentrant, Exclusive; |it, parts| it.lock);
-        locking! {
-            Reentrant, Lease, "the key"; |it| it.lock;
-            lock, try_lock, lock_within, lock_opts;
-            with_lock, with_lock_within, with_try_lock, try_with_lock
-        }
+        kinds!(Reentrant, Lease, "the key"; |it| it.lock);
 
         single_key!(RwLock: lock);
         fairness!(RwLock: lock);
@@ -530,13 +518,17 @@ macro_rules! kinds {
         }
 
         options!(MultiLock<K: LeaseKind>: lock);
+        kinds!(MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it);
+
+        options!(Election: lock);
+    };
+    // The verbs of a kind that is locked in one way.
+    ($($lock:tt)+) => {
         locking! {
-            MultiLock<K: LeaseKind>, MultiLease<K>, "all keys"; |it| it;
+            $($lock)+;
             lock, try_lock, lock_within, lock_opts;
             with_lock, with_lock_within, with_try_lock, try_with_lock
         }
-
-        options!(Election: lock);
     };
 }
 

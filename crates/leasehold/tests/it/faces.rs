@@ -64,7 +64,11 @@ fn method(line: &str) -> Option<String> {
 const TABLE: &str = "kinds!";
 
 /// The macros that write methods.
-const WRITING: &str = "setters options single_key fairness locking adopting losing holding";
+const WRITING: &str = "setters options single_key fairness kinds locking adopting losing holding";
+
+/// The verbs of a kind that is locked in one way: they stand in the table once.
+const LOCKS: &str = "lock try_lock lock_within lock_opts with_lock with_lock_within with_try_lock \
+    try_with_lock";
 
 /// Calls of the macros that write methods, and the names that are given to one.
 fn calls(text: &str) -> impl Iterator<Item = (String, String)> {
@@ -94,6 +98,8 @@ fn add(methods: &mut Methods, to: &str, (called, inner): (String, String)) {
         // What gets a lease; what runs work under one.
         let names = inner.rsplit(';').take(2).flat_map(|names| names.split(','));
         to.extend(names.filter_map(|it| name(it.trim())));
+    } else if called == TABLE {
+        to.extend(LOCKS.split(' ').map(str::to_owned));
     } else {
         to.insert(called);
     }

@@ -10,6 +10,15 @@ use leasehold_core::{ClaimId, Key, Moment};
 /// How long a claim is remembered after it has expired: longer than any retry.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
+/// What is known of a claim id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known<T> {
+    /// This client has claimed with it, and has noted that.
+    Here(T),
+    /// The claim has left, and does not come back.
+    Left,
+}
+
 /// What is noted of each claim, and when it has expired at the latest.
 #[derive(Debug)]
 pub(crate) struct ClaimTable<T>(Mutex<HashMap<(Key, ClaimId), (T, Moment)>>);

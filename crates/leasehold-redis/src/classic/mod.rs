@@ -26,21 +26,12 @@ pub(super) use self::errors::{no_tokens, unsupported};
 use self::look::{arrival, check_pattern, deadline, view};
 use self::verb::{Found, LOOK, Outcome, STEP, Verb, millis};
 use super::options::{RedisLayout, RedisOptions};
-use crate::claim_table::ClaimTable;
+use crate::claim_table::{ClaimTable, Known};
 use crate::codec::script::Request;
 use crate::codec::stores_own;
 use crate::routing::Route;
 use crate::routing::cluster::RedisClusterOptions;
 use crate::routing::names::{NamedKeys, Names};
-
-/// What is known of a claim id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    /// This client has claimed with it.
-    Here,
-    /// The claim has left, and does not come back.
-    Left,
-}
 
 /// A store whose locks are shared with other libraries, on one Redis or Valkey server, behind
 /// Sentinels, or on a cluster. Cheap to share in an `Arc`. Its connections close when it is
@@ -57,7 +48,8 @@ enum Known {
 /// ```
 pub struct ClassicStore {
     route: Route,
-    claims: ClaimTable<Known>,
+    /// Of its own claims nothing is noted: the value of the key is the id.
+    claims: ClaimTable<Known<()>>,
 }
 
 impl ClassicStore {
@@ -118,10 +110,10 @@ impl ClassicStore {
         claim.mode.check()?;
         check_claim(claim)?;
         let (id, ttl, now) = (&claim.id, claim.lease_ttl, clock::now());
-        let known = |known: Option<&Known>| known.copied().unwrap_or(Known::Here);
+        let known = |known: Option<&Known<()>>| known.copied().unwrap_or(Known::Here(()));
         let verb = match self.claims.note((key, id), (now + ttl, now), known) {
             None => Verb::FIRST,
-            Some(Known::Here) => Verb::CLAIM,
+            Some(Known::Here(())) => Verb::CLAIM,
             Some(Known::Left) => return Ok(Reply::Gone),
         };
         Ok(match self.ask(key, verb, id.expose(), millis(ttl)).await? {

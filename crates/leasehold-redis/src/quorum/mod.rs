@@ -40,9 +40,9 @@ use tokio::time::timeout_at;
 use self::member::Member;
 pub use self::options::RedlockOptions;
 use self::report::Report;
-use self::rounds::Known;
+use self::rounds::Bid;
 use self::verbs::unsupported;
-use crate::claim_table::ClaimTable;
+use crate::claim_table::{ClaimTable, Known};
 use crate::classic;
 use crate::codec::script::Script;
 use crate::codec::stores_own;
@@ -56,7 +56,7 @@ struct Inner {
     size: QuorumSize,
     terms: SetTerms,
     members: Vec<Member>,
-    claims: ClaimTable<Known>,
+    claims: ClaimTable<Known<Box<Bid>>>,
     inbox: Inbox,
 }
 

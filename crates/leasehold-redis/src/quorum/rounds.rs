@@ -16,19 +16,13 @@ use tokio::time::sleep;
 
 use super::Inner;
 use super::report::{Answered, Report};
+use crate::claim_table::Known;
 
 /// A member, what was proposed to it, and what came of it.
 type Asked = BoxFuture<'static, (usize, Token, Answered)>;
 
-/// What is known of a claim id of this client.
-#[derive(Debug, Clone)]
-pub(super) enum Known {
-    Here(Box<Bid>),
-    /// It was released, and does not come back: in the classic layout no member knows.
-    Left,
-}
-
-/// What is noted of a claim of this client.
+/// What is noted of a claim of this client. That one has left is known here only in the classic
+/// layout, where no member keeps it.
 #[derive(Debug, Clone)]
 pub(super) struct Bid {
     pub(super) proposed: Proposed,

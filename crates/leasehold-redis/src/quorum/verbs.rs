@@ -12,8 +12,9 @@ use leasehold_store::{Answer, ErrorKind, StoreError, clock};
 
 use super::look::void_up_to;
 use super::report::Report;
-use super::rounds::{Bid, Known};
+use super::rounds::Bid;
 use super::{Inner, RedlockStore};
+use crate::claim_table::Known;
 use crate::classic::{self, wall};
 use crate::errors;
 

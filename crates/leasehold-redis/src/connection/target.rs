@@ -123,10 +123,7 @@ impl Target {
         }
         Ok(Self {
             #[cfg(feature = "tls")]
-            tls: match options.is_encrypted() {
-                true => Some(tls(options)?),
-                false => None,
-            },
+            tls: options.is_encrypted().then(|| tls(options)).transpose()?,
             address,
             named: None,
             push: None,

@@ -21,8 +21,8 @@ use crate::claim_table::Known;
 /// A member, what was proposed to it, and what came of it.
 type Asked = BoxFuture<'static, (usize, Token, Answered)>;
 
-/// What is noted of a claim of this client. That one has left is noted as well: in the classic layout
-/// no member knows.
+/// What is noted of a claim of this client. That one has left is noted as well: in the classic
+/// layout no member knows.
 #[derive(Debug, Clone)]
 pub(super) struct Bid {
     pub(super) proposed: Proposed,

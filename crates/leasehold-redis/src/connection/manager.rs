@@ -129,7 +129,9 @@ impl ConnectionManager {
     pub(crate) async fn ready_within(self: &Arc<Self>, limit: Duration) -> Result<(), StoreError> {
         if !self.is_up() {
             let limit = limit.min(self.endpoint.options.response_timeout / 2);
-            Box::pin(self.settled(limit, errors::is_answered)).await.ok();
+            Box::pin(self.settled(limit, errors::is_answered))
+                .await
+                .ok();
         }
         self.last_failure().map_or(Ok(()), Err)
     }

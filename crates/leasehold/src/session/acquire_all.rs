@@ -61,9 +61,8 @@ impl Session {
             let claim = span.in_scope(|| self.claim(request, deadlines, false, false));
             claims.push(claim.map_err(|error| (at, error))?);
         }
-        let failed = |at: usize, claims: &[ClaimHandle], end| {
-            (at, claims[at].failed(&requests[at], end))
-        };
+        let failed =
+            |at: usize, claims: &[ClaimHandle], end| (at, claims[at].failed(&requests[at], end));
         let mut asked = false;
         loop {
             let mut sent = Vec::with_capacity(claims.len());

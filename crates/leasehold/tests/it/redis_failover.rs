@@ -147,7 +147,10 @@ async fn with_the_least_rights_a_planned_fail_over_loses_no_replicated_lease() {
     let url = sentinels.url().replace("://", "://least:secret@");
     // The password of the servers is not that of the Sentinels.
     let lacking = leasehold::connect(&url).await;
-    hints(&fails(lacking, ErrorKind::Refused, &["NOAUTH"]), "sentinel_pass");
+    hints(
+        &fails(lacking, ErrorKind::Refused, &["NOAUTH"]),
+        "sentinel_pass",
+    );
     let url = format!("{url}?sentinel_user=least&sentinel_pass=other");
     let open = async |url: &str| leasehold::connect(url).await.unwrap();
     use_once(&open(&format!("{url}&acknowledge=1")).await, "k").await;

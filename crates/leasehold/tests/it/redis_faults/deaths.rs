@@ -5,7 +5,9 @@ use super::*;
 /// Not a test by itself: what the other process does. It waits in line as often as its role says.
 #[tokio::test]
 async fn role() {
-    let Some((waiters, url)) = my_role() else { return };
+    let Some((waiters, url)) = my_role() else {
+        return;
+    };
     let waiters: usize = waiters.parse().unwrap();
     let client = client(&url).await;
     let mut all = Vec::new();

@@ -211,25 +211,25 @@ pub(crate) fn die_by(signal: i32) {
 /// Returns at once where that is impossible: nobody could continue a process whose group has no
 /// parent outside, so the kernel discards the signal.
 pub(crate) fn stop_self() {
-    stop_after(|| {});
+    stop_after(Signal::TSTP, || {});
 }
 
-/// The same for the whole group, where the terminal has not sent it that: else a shell would wait
-/// for the script that has started this process.
-pub(crate) fn stop_group() {
-    stop_after(|| _ = kill_current_process_group(Signal::TSTP));
+/// The same for the whole group, where the terminal has not sent it that signal: else a shell would
+/// wait for the script that has started this process.
+pub(crate) fn stop_group(signal: Signal) {
+    stop_after(signal, || _ = kill_current_process_group(signal));
 }
 
-fn stop_after(others: impl FnOnce()) {
-    let default = without_code(libc::SIG_DFL);
-    if let Some(before) = action(libc::SIGTSTP, Some(&default)) {
+fn stop_after(signal: Signal, others: impl FnOnce()) {
+    let (number, default) = (signal.as_raw(), without_code(libc::SIG_DFL));
+    if let Some(before) = action(number, Some(&default)) {
         // Pending until the others have theirs: who continues them before then discards it, too.
-        block(Some(Signal::TSTP));
-        let _ = raise(libc::SIGTSTP);
+        block(Some(signal));
+        let _ = raise(number);
         others();
         // Signals to this thread are delivered before that returns.
-        unblock(Some(Signal::TSTP));
-        action(libc::SIGTSTP, Some(&before));
+        unblock(Some(signal));
+        action(number, Some(&before));
     }
 }
 

@@ -383,9 +383,13 @@ impl<'a> Supervision<'a> {
             return false;
         }
         self.take_terminal_back();
-        match asked && in_front {
-            true => sys::stop_group(),
-            false => sys::stop_self(),
+        if wants_terminal {
+            // For SIGTTOU, too, which stays blocked here.
+            sys::stop_group(Signal::TTIN);
+        } else if asked && in_front {
+            sys::stop_group(Signal::TSTP);
+        } else {
+            sys::stop_self();
         }
         true
     }

@@ -5,6 +5,7 @@ use std::thread;
 
 use leasehold_console::ConsoleError;
 use leasehold_console::top::{TopOptions, top as show};
+use rustix::process::Signal;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -32,7 +33,8 @@ pub(crate) async fn top(args: &TopArgs, printer: &Printer) -> Result<u8, Failure
     let (tell, told) = oneshot::channel();
     let (driver, modes) = (Handle::current(), tcgetattr(io::stdin()));
     // A terminal that was stopped holds up whoever draws: signals are heard beside it.
-    let screen = move || tell.send(driver.block_on(show(client, options, ends, sys::stop_group)));
+    let stop = || sys::stop_group(Signal::TSTP);
+    let screen = move || tell.send(driver.block_on(show(client, options, ends, stop)));
     let _ = thread::Builder::new().spawn(screen);
     let stuck = async move {
         signals.next().await;

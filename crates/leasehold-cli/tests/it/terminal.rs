@@ -164,6 +164,21 @@ fn in_the_background_it_runs_and_the_shell_keeps_the_terminal() {
     leave(terminal);
 }
 
+/// As it does without leasehold: else the shell would wait for a script that waits for leasehold.
+#[test]
+fn a_script_in_the_background_stops_with_a_command_that_reads() {
+    let store = Store::memory();
+    let mut terminal = shell(&store);
+    let job = "sh -c \"read line < /dev/tty; exit 3\"";
+    terminal.types(&format!("set -b; sh -c '$L run k -- {job}; echo \"status=$?\"' &\n"));
+    // What the shell says of it ends in that text.
+    terminal.wait_for("Stopped");
+    terminal.wait_for("status=$?");
+    terminal.enters("fg\n", "status=$?");
+    terminal.enters("hello\n", "status=3");
+    leave(terminal);
+}
+
 /// The line would stand in what is typed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_background_no_line_lives() {

@@ -21,11 +21,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// far as they are read at once.
 pub(crate) async fn log(args: &LogArgs, printer: &Printer) -> Result<u8, Failure> {
     let store = &args.common.store.settings;
+    let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
+    if args.until.is_some_and(|until| until < since) {
+        let message = "there are no entries: --until is before --since";
+        return Err(Failure::usage(message));
+    }
     if let Some(key) = &args.key {
         say_if_it_is_a_url(key, store, printer);
     }
     let client = connect(store).await?;
-    let since = args.since.unwrap_or(SystemTime::UNIX_EPOCH);
     let mut log = client.audit_log(args.key.as_deref(), since)?;
     let mut found = Vec::new();
     read(args, &mut log, &mut found).await?;

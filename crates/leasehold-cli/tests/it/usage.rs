@@ -57,6 +57,7 @@ async fn wrong_usage_is_64_and_says_why() {
         hold ''                                | the key is empty
         show ''                                | the key is empty
         break ''                               | the key is empty
+        log --since 1h --until 2h              | there are no entries: --until is before --since
         bench --time 0                         | use 1ms or more
         man nothing                            | no page for nothing
         fetch                                  | unrecognized subcommand

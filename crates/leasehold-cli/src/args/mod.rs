@@ -9,7 +9,7 @@ mod usage;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{child, env, exit};
 
@@ -30,6 +30,7 @@ pub(crate) use usage::usage;
 #[command(
     name = "leasehold",
     version,
+    color = colour(),
     after_help = "Example:\n  leasehold run nightly-report -- ./report.sh\n\n\
                   `leasehold help run` says more, with the exit statuses, and `leasehold config` which\n\
                   settings are in force.",
@@ -39,6 +40,14 @@ pub(crate) use usage::usage;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Whether help may have colours. A terminal of unknown kind has none; clap knows only `dumb`.
+fn colour() -> ColorChoice {
+    match std::env::var_os("TERM") {
+        Some(kind) if kind.is_empty() => ColorChoice::Never,
+        _ => ColorChoice::Auto,
+    }
 }
 
 /// Reads the arguments.

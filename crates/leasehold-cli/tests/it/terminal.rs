@@ -296,6 +296,21 @@ fn ls_of_nothing_says_so_at_a_terminal() {
     assert_eq!(shown.trim_end(), "leasehold: no locks");
 }
 
+#[test]
+fn a_terminal_that_may_have_no_colours_gets_none() {
+    let store = Store::memory();
+    for (kind, coloured) in [("xterm", true), ("dumb", false), ("", false)] {
+        let mut help = store.command("run -h");
+        // These ask for colours, or for none.
+        for name in ["CI", "CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR"] {
+            help.env_remove(name);
+        }
+        help.env("TERM", kind);
+        let (_, shown) = Terminal::spawn(help).finish();
+        assert_eq!(shown.contains('\x1b'), coloured, "{kind:?}: {shown}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_narrow_terminal_shows_position_holder_and_time() {
     let store = Store::local();

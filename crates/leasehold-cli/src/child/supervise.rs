@@ -120,6 +120,7 @@ impl<'a> Supervision<'a> {
             Signal::HUP => hung_up,
             _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
         };
+        self.tell_given_up();
         let lost = self.policy.lost();
         let status = Status {
             typed: self.typed.filter(is_for_our_caller),
@@ -342,6 +343,21 @@ impl<'a> Supervision<'a> {
             self.refused.clear();
             let sequel = left.is_zero().then(|| self.sequel());
             self.refused(&refused, signal, key, sequel);
+        }
+    }
+
+    /// A child that was told to stop has done so before its lease has ended: that counts as lost.
+    fn tell_given_up(&self) {
+        let is_given_up = |told: &Loss| !self.said_lost && *told != Loss::MaxHold;
+        if let Some(reason) = self.told.filter(is_given_up) {
+            let key = LeaseStatus::of(self.held).key;
+            let end = LeaseEnd {
+                key,
+                reason,
+                action: Measure::None,
+                cause: renewal_error(self.held, key),
+            };
+            self.printer.event(Event::lost(&end, true));
         }
     }
 

@@ -34,6 +34,22 @@ async fn a_silent_server_means_told_before_and_killed_at_the_end_of_the_lease() 
     assert!(grace > Duration::from_secs(1), "{told:?}, {killed:?}");
 }
 
+/// As its exit status says.
+#[tokio::test]
+async fn a_lease_whose_command_stops_before_its_end_is_said_to_be_lost() {
+    let server = RedisServer::start();
+    let script = "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done";
+    let arguments = ("run --json --ttl 2s --grace 1s k -- sh -c", script);
+    let holder = printing(&server.url(), arguments, "up").await;
+    server.stop();
+    holder.says("\"expiring\"").await;
+    server.cont();
+    let events = events(&holder.ends(79).await.stderr);
+    let lost: Vec<_> = events.iter().filter(|it| it["event"] == "lost").collect();
+    assert_eq!(lost.len(), 1, "{events:?}");
+    assert_eq!(lost[0]["reason"], "unanswered");
+}
+
 /// A time limit counts for the store too, whether it is opened or was: not the time-outs of
 /// connections and operations, which are longer.
 #[tokio::test]

@@ -56,6 +56,17 @@ async fn a_lock_is_seen_to_move_on_and_to_go() {
     }
 }
 
+/// What its copies would take is more than there is.
+#[test]
+fn a_terminal_that_claims_to_be_huge_is_refused() {
+    let store = Store::memory();
+    let script = "ulimit -v 8000000; stty rows 65535 cols 65535; exec \"$@\"";
+    let terminal = Terminal::spawn(in_shell(script, &store.command("top")));
+    let (status, shown) = terminal.finish();
+    assert_eq!(status.code(), Some(74), "{shown}");
+    says(shown, ["cannot use the terminal", "65535 columns and 65535 rows"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn details_have_the_history_and_the_status_has_deadlocks() {
     let mut store = Store::redis();

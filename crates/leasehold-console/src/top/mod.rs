@@ -15,7 +15,7 @@ use crossterm::cursor::Show;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, EventStream};
 use crossterm::execute;
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
@@ -198,6 +198,7 @@ impl Screen {
                 hook(panic);
             }));
         });
+        check_size()?;
         enable_raw_mode()?;
         ENTERED.store(true, Ordering::Relaxed);
         let mut out = io::stdout();
@@ -211,6 +212,7 @@ impl Screen {
         if !ENTERED.load(Ordering::Relaxed) {
             return Err(io::Error::other("another part of leasehold has failed"));
         }
+        check_size()?;
         self.0.draw(draw).map(drop)
     }
 }
@@ -219,6 +221,17 @@ impl Drop for Screen {
     fn drop(&mut self) {
         leave();
     }
+}
+
+/// Refuses a terminal that claims to be larger than any is: copies of all its cells are kept.
+fn check_size() -> io::Result<()> {
+    const MOST_CELLS: u32 = 1 << 21;
+    let (columns, rows) = size()?;
+    if u32::from(columns) * u32::from(rows) > MOST_CELLS {
+        let claimed = format!("it says that it has {columns} columns and {rows} rows");
+        return Err(io::Error::other(claimed));
+    }
+    Ok(())
 }
 
 fn leave() {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use leasehold::store::Acknowledged;
 use leasehold::{Any, Lease, LeaseState, Loss, MultiLease};
 
+use crate::output::{LeaseEnd, Measure};
+
 /// How things stand with what is held, at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseStatus<'a> {
@@ -36,12 +38,24 @@ impl<'a> LeaseStatus<'a> {
     }
 }
 
-/// Why the key was not renewed, if it was not: as the store said, or the way there; or that there was
-/// no answer.
-pub(crate) fn renewal_error(held: &MultiLease<Any>, key: &str) -> Option<String> {
+/// How the lease on the key ends, or has ended: where no renewal was answered with why, as the store
+/// said, or the way there.
+pub(crate) fn lease_end<'a>(
+    held: &MultiLease<Any>,
+    key: &'a str,
+    reason: Loss,
+    action: Measure,
+) -> LeaseEnd<'a> {
     let mut leases = held.leases().iter();
-    let lease = leases.find(|lease| lease.key().as_str() == key)?;
-    Some(lease.last_error()?.reason().to_owned())
+    let lease = leases.find(|lease| lease.key().as_str() == key);
+    let error = lease.filter(|_| reason == Loss::Unanswered);
+    let error = error.and_then(Lease::last_error);
+    LeaseEnd {
+        key,
+        reason,
+        action,
+        cause: error.map(|error| error.reason().to_owned()),
+    }
 }
 
 /// Each key with its fencing token, if the store has any; of those who hold together, the

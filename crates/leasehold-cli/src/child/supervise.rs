@@ -15,9 +15,9 @@ use super::terminal::Terminal;
 use super::{Child, LONGEST_END, LossPolicy, Probe, Reach, SHIM_KILLED, Shim, Start, program};
 use crate::exit::Status;
 use crate::failure::Failure;
-use crate::lease_status::{LeaseStatus, renewal_error};
+use crate::lease_status::{LeaseStatus, lease_end};
 use crate::named_process::NamedProcess;
-use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
+use crate::output::{Event, Measure, Printer, Sequel};
 use crate::signals::Signals;
 use crate::sys;
 
@@ -324,12 +324,7 @@ impl<'a> Supervision<'a> {
             false => Measure::Refused,
         };
         let overdue = self.policy.keeps() && measure == Measure::Kill && action == Measure::Refused;
-        let end = LeaseEnd {
-            key,
-            reason,
-            action,
-            cause: renewal_error(self.held, key).filter(|_| reason == Loss::Unanswered),
-        };
+        let end = lease_end(self.held, key, reason, action);
         self.said_lost |= left.is_zero() && !overdue;
         let is_told = reason == Loss::MaxHold && self.told == Some(reason);
         self.printer.event(match left {
@@ -351,12 +346,7 @@ impl<'a> Supervision<'a> {
         let is_given_up = |told: &Loss| !self.said_lost && *told != Loss::MaxHold;
         if let Some(reason) = self.told.filter(is_given_up) {
             let key = LeaseStatus::of(self.held).key;
-            let end = LeaseEnd {
-                key,
-                reason,
-                action: Measure::None,
-                cause: renewal_error(self.held, key),
-            };
+            let end = lease_end(self.held, key, reason, Measure::None);
             self.printer.event(Event::lost(&end, true));
         }
     }

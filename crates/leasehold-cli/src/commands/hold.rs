@@ -13,9 +13,9 @@ use crate::background::cannot;
 use crate::commands::saved_lease::{SaveTarget, save};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::lease_status::{LeaseStatus, renewal_error, tokens};
+use crate::lease_status::{LeaseStatus, lease_end, tokens};
 use crate::lock_request::LockRequest;
-use crate::output::{Event, Fields, LeaseEnd, Measure, Printer, Tokens};
+use crate::output::{Event, Fields, Measure, Printer, Tokens};
 use crate::run_child::give_back;
 use crate::session::Session;
 use crate::signals::Signals;
@@ -172,12 +172,7 @@ async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printe
         return exit::OK;
     }
     let key = LeaseStatus::of(held).key;
-    let end = LeaseEnd {
-        key,
-        reason,
-        action: Measure::None,
-        cause: renewal_error(held, key).filter(|_| reason == Loss::Unanswered),
-    };
+    let end = lease_end(held, key, reason, Measure::None);
     printer.event(Event::lost(&end, false));
     exit::LOST
 }

@@ -38,14 +38,10 @@ impl<'a> LeaseStatus<'a> {
     }
 }
 
-/// How the lease on the key ends, or has ended: where no renewal was answered with why, as the store
-/// said, or the way there.
-pub(crate) fn lease_end<'a>(
-    held: &MultiLease<Any>,
-    key: &'a str,
-    reason: Loss,
-    action: Measure,
-) -> LeaseEnd<'a> {
+/// How that lease ends, or has ended: where no renewal was answered with why, as the store said, or
+/// the way there.
+pub(crate) fn lease_end(held: &MultiLease<Any>, reason: Loss, action: Measure) -> LeaseEnd<'_> {
+    let key = LeaseStatus::of(held).key;
     let mut leases = held.leases().iter();
     let lease = leases.find(|lease| lease.key().as_str() == key);
     let error = lease.filter(|_| reason == Loss::Unanswered);

@@ -297,12 +297,12 @@ impl<'a> Supervision<'a> {
         let (now, status) = (Instant::now(), LeaseStatus::of(self.held));
         let action = self.policy.look(now, status.remaining, status.state);
         if let Some(action) = action {
-            self.act(action, status.key);
+            self.act(action);
         }
         (now, status)
     }
 
-    fn act(&mut self, action: Action, key: &str) {
+    fn act(&mut self, action: Action) {
         let (signal, measure, reason, left) = match action {
             Action::Tell(reason, left) => (Some(Signal::TERM), Measure::Term, reason, left),
             // It is being killed already, and was kept until it is gone; its lease was not.
@@ -324,11 +324,11 @@ impl<'a> Supervision<'a> {
             false => Measure::Refused,
         };
         let overdue = self.policy.keeps() && measure == Measure::Kill && action == Measure::Refused;
-        let end = lease_end(self.held, key, reason, action);
+        let end = lease_end(self.held, reason, action);
         self.said_lost |= left.is_zero() && !overdue;
         let is_told = reason == Loss::MaxHold && self.told == Some(reason);
         self.printer.event(match left {
-            Duration::ZERO if overdue => Event::overdue(key, reason),
+            Duration::ZERO if overdue => Event::overdue(end.key, reason),
             Duration::ZERO => Event::lost(&end, is_told),
             _ => Event::expiring(&end, left),
         });
@@ -337,7 +337,7 @@ impl<'a> Supervision<'a> {
             // Said once more when it matters more.
             self.refused.clear();
             let sequel = left.is_zero().then(|| self.sequel());
-            self.refused(&refused, signal, key, sequel);
+            self.refused(&refused, signal, end.key, sequel);
         }
     }
 
@@ -345,8 +345,7 @@ impl<'a> Supervision<'a> {
     fn tell_given_up(&self) {
         let is_given_up = |told: &Loss| !self.said_lost && *told != Loss::MaxHold;
         if let Some(reason) = self.told.filter(is_given_up) {
-            let key = LeaseStatus::of(self.held).key;
-            let end = lease_end(self.held, key, reason, Measure::None);
+            let end = lease_end(self.held, reason, Measure::None);
             self.printer.event(Event::lost(&end, true));
         }
     }
@@ -389,13 +388,11 @@ impl<'a> Supervision<'a> {
             return false;
         }
         self.take_terminal_back();
-        if wants_terminal {
+        match signal {
             // For SIGTTOU, too, which stays blocked here.
-            sys::stop_group(Signal::TTIN);
-        } else if asked && in_front {
-            sys::stop_group(Signal::TSTP);
-        } else {
-            sys::stop_self();
+            _ if wants_terminal => sys::stop_group(Signal::TTIN),
+            _ if asked && in_front => sys::stop_group(Signal::TSTP),
+            _ => sys::stop_self(),
         }
         true
     }

@@ -13,7 +13,7 @@ use crate::background::cannot;
 use crate::commands::saved_lease::{SaveTarget, save};
 use crate::exit::{self, Status};
 use crate::failure::Failure;
-use crate::lease_status::{LeaseStatus, lease_end, tokens};
+use crate::lease_status::{lease_end, tokens};
 use crate::lock_request::LockRequest;
 use crate::output::{Event, Fields, Measure, Printer, Tokens};
 use crate::run_child::give_back;
@@ -171,8 +171,7 @@ async fn lost(held: &MultiLease<Any>, saved: Option<&UserFile>, printer: &Printe
     if reason == Loss::Gone && is_released(saved, LONGEST_RELEASE).await {
         return exit::OK;
     }
-    let key = LeaseStatus::of(held).key;
-    let end = lease_end(held, key, reason, Measure::None);
+    let end = lease_end(held, reason, Measure::None);
     printer.event(Event::lost(&end, false));
     exit::LOST
 }

@@ -225,13 +225,10 @@ impl Drop for Screen {
 
 /// Refuses a terminal that claims to be larger than any is: copies of all its cells are kept.
 fn check_size() -> io::Result<()> {
-    const MOST_CELLS: u32 = 1 << 21;
     let (columns, rows) = size()?;
-    if u32::from(columns) * u32::from(rows) > MOST_CELLS {
-        let claimed = format!("it says that it has {columns} columns and {rows} rows");
-        return Err(io::Error::other(claimed));
-    }
-    Ok(())
+    let fits = u32::from(columns) * u32::from(rows) < 1 << 21;
+    let claimed = format!("it says that it has {columns} columns and {rows} rows");
+    fits.then_some(()).ok_or_else(|| io::Error::other(claimed))
 }
 
 fn leave() {

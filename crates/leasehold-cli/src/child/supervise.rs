@@ -23,8 +23,9 @@ use crate::sys;
 
 /// How soon it is looked again whether all that was killed is gone.
 const ROUND: Duration = Duration::from_millis(5);
-/// The pause before a child goes on while others have the terminal: where nothing stops us with it,
-/// it would be stopped again at once, and again.
+/// The pause before a child goes on while others have the terminal, where nothing stops us with it:
+/// it would be stopped again at once, and again. No event tells whose turn it is: `tcsetpgrp` sends
+/// no signal, and where our group has no number in our PID namespace it is never seen to be ours.
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(100);
 
 /// How it came out.

@@ -125,6 +125,7 @@ async fn it_starts_with_what_leasehold_has() {
         r#"
         exec "$@" <&-                       | cat; echo ran            | ran\n
         exec "$@" 2>&-                      | echo ran; echo said >&2  | ran\n
+        exec "$@" 2> /dev/full              | echo ran; echo said >&2  | ran\n
         exec "$@" >&-                       | echo ran                 |
         exec "$@" <&- >&- 2>&-              | echo ran                 |
         exec "$@" 3<&- 9< /dev/null         | ls /dev/fd/9 && echo ran | /dev/fd/9\nran\n

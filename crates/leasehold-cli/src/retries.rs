@@ -318,11 +318,9 @@ impl Observer for NotNow {
     fn observe(&self, _: &ObservedClaim, _: Fact) {}
 
     fn request(&self, request: StoreRequest<'_>) {
-        let said = match request.error {
-            None if request.failed.is_none() => None,
-            Some(error)
-                if error.kind() == ErrorKind::Unavailable && error.retry_after().is_some() =>
-            {
+        let said = match (request.failed, request.error) {
+            (None, _) => None,
+            (Some(ErrorKind::Unavailable), Some(error)) if error.retry_after().is_some() => {
                 let (failure, key) = (Failure::from(error.clone()), request.key);
                 Some(Failure {
                     message: format!("cannot acquire {key:?}: {error}"),

@@ -27,10 +27,8 @@ pub(crate) async fn init(args: &InitArgs, printer: &Printer) -> Result<u8, Failu
     }
     let servers = builder(store).initialise().await?;
     // One grants by itself; several have a vote each.
-    let does = match servers.len() {
-        1 => "grants",
-        _ => "votes",
-    };
+    let alone = servers.len() == 1;
+    let does = if alone { "grants" } else { "votes" };
     let mut status = exit::OK;
     for it in &servers {
         let (server, outcome) = (&it.server, &it.outcome);

@@ -165,7 +165,7 @@ async fn connect_to(
 
 /// Does `work` with each lease of the file, then `end`, and says after that what was done, or that a
 /// lease had ended: that with `-q`, too. Answers the worst status. Output that cannot be written, or
-/// that nobody reads, keeps no lease from its turn.
+/// that nobody reads, keeps no lease from its turn, nor does one of which the record is damaged.
 async fn each(
     saved: &SavedLease,
     ttl: Option<Duration>,
@@ -173,14 +173,19 @@ async fn each(
     work: impl AsyncFn(&LeaseParts<Any>) -> Result<Result<String, String>, Error>,
     end: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
-    let mut all = Vec::new();
-    let worked = async {
-        for lease in &saved.leases {
-            all.push((lease.key().as_str(), work(lease).await?));
+    let (mut all, mut failed) = (Vec::new(), Ok(()));
+    for lease in &saved.leases {
+        match work(lease).await {
+            Ok(done) => all.push((lease.key().as_str(), done)),
+            Err(error) if error.is_unavailable() => {
+                failed = failed.and(Err(error));
+                break;
+            }
+            Err(error) => failed = failed.and(Err(error)),
         }
-        end()
-    };
-    let mut status = worked.await.map(|()| exit::OK);
+    }
+    let worked = failed.map_err(Failure::from).and_then(|()| end());
+    let mut status = worked.map(|()| exit::OK);
     for (key, done) in all {
         let shown = Fields::default()
             .with("key", key)

@@ -245,6 +245,20 @@ async fn output_that_cannot_be_written_keeps_no_saved_lease_from_its_turn() {
     assert!(!store.path("f").exists());
 }
 
+/// Each later release would fail in the same way.
+#[tokio::test]
+async fn a_damaged_record_keeps_no_saved_lease_from_its_turn() {
+    let store = Store::redis();
+    ends(&store, "hold --save f --detach -k a -k b", 0).await;
+    store.server().command(&["SET", "leasehold:lock:a", "junk"]);
+    let renewed = ends(&store, "renew --ttl 10m f", 65).await;
+    renewed.has_said("renewed b for 10 min");
+    let released = ends(&store, "release f", 65).await;
+    released.has_said("released b");
+    assert!(is_free(&store.show("b").await));
+    assert!(store.path("f").exists());
+}
+
 #[tokio::test]
 async fn output_that_nobody_reads_keeps_no_saved_lease_from_its_turn() {
     let store = Store::redis();

@@ -36,9 +36,9 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     let hint = hint.map_or_else(String::new, |hint| format!("\n\nhint: {hint}"));
     // Where a tip was taken out, its empty line stays.
     let mut text = asked.render().to_string().replace("\n\n\n", "\n\n");
-    for argument in arguments.iter().filter_map(|argument| argument.to_str()) {
-        if let Some(shown) = without_login(argument) {
-            text = text.replace(argument, &shown);
+    for argument in arguments.iter().map(|argument| argument.to_string_lossy()) {
+        if let Some(login) = login(&argument) {
+            text = text.replace(&format!("://{login}@"), "://***@");
         }
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
@@ -47,11 +47,10 @@ pub(crate) fn usage(mut asked: clap::Error) -> u8 {
     exit::USAGE
 }
 
-/// A URL without what may be a password.
-fn without_login(argument: &str) -> Option<String> {
-    let (scheme, rest) = argument.split_once("://")?;
-    let (_, host) = rest.rsplit_once('@')?;
-    Some(format!("{scheme}://***@{host}"))
+/// What may be a password in a URL, also where that is a part of the argument, as in `--ttl=URL`.
+fn login(argument: &str) -> Option<&str> {
+    let (_, rest) = argument.split_once("://")?;
+    Some(rest.rsplit_once('@')?.0)
 }
 
 /// What to do for a subcommand that is not known, if another build has it, or others call it so.

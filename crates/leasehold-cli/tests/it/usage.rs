@@ -30,6 +30,8 @@ async fn wrong_usage_is_64_and_says_why() {
         run -S foo: k -- true                  | foo
         init postgres://u:sesam@h/d            | write -S before the URL of a store
         doctor redis://:sesam@h/               | 'redis://***@h/' found
+        doctor --json=redis://:sesam@h/        | 'redis://***@h/' for '--json'
+        run --ttl=redis://:sesam@h/ k -- true  | 'redis://***@h/' for '--ttl
         run -S orders k -- true                | URL
         run --password-file /no/such k -- true | /no/such
         run -s --limit 2 k -- true             | '--shared' cannot be used with '--limit <N>'

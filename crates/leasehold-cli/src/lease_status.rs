@@ -44,8 +44,8 @@ pub(crate) fn lease_end(held: &MultiLease<Any>, reason: Loss, action: Measure) -
     let key = LeaseStatus::of(held).key;
     let mut leases = held.leases().iter();
     let lease = leases.find(|lease| lease.key().as_str() == key);
-    let error = lease.filter(|_| reason == Loss::Unanswered);
-    let error = error.and_then(Lease::last_error);
+    let unanswered = lease.filter(|_| reason == Loss::Unanswered);
+    let error = unanswered.and_then(Lease::last_error);
     LeaseEnd {
         key,
         reason,

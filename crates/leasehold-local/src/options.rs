@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_core::{Invalid, TOMBSTONE_LIFE, written};
-use leasehold_store::params::{Field, Param, Params, add_params};
+use leasehold_store::params::{Field, Param, Params, USUAL_RETENTION, add_params};
 use leasehold_store::{AuditLimit, setters};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
@@ -15,8 +15,6 @@ use super::group::Group;
 
 /// What a path must not show as it stands in a URL of this store.
 const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
-
-const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 /// The parameters of a URL.
 const PARAMS: &[Param<LocalOptions>] = &[

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use leasehold_core::Invalid;
 use leasehold_store::access::Access;
-use leasehold_store::params::Field::{self, DurationOr, TextOr};
-use leasehold_store::params::{Param, Params, add_params, check_times, encode_name, not_encoded};
-use leasehold_store::{StoreError, setters};
+use leasehold_store::params::Field::{self, TextOr};
+use leasehold_store::params::{
+    Param, Params, USUAL_RETENTION, USUAL_TIMEOUT, add_params, check_times, encode_name,
+    not_encoded,
+};
+use leasehold_store::{StoreError, server_params, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
@@ -20,8 +23,6 @@ const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
 const MOST_CONNECTIONS: u32 = 100;
 const MOST_STANDBYS: u32 = 100;
-const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
-const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// When a commit counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -111,7 +112,7 @@ pub struct PostgresOptions {
     pub response_timeout: Duration,
 }
 
-const TABLE: &[Param<PostgresOptions>] = &[
+const TABLE: &[Param<PostgresOptions>] = server_params![
     ("schema", |options| {
         TextOr(&mut options.schema, USUAL_SCHEMA)
     }),
@@ -156,18 +157,6 @@ const TABLE: &[Param<PostgresOptions>] = &[
     ("sslmode", |options| {
         let hint = "write disable, prefer, require or verify-full";
         one_of(&mut options.sslmode, SSL_MODES, "sslmode", hint)
-    }),
-    ("ca", |options| Field::Pem(&mut options.access.tls.ca)),
-    ("cert", |options| Field::Pem(&mut options.access.tls.cert)),
-    ("key", |options| Field::Pem(&mut options.access.tls.key)),
-    ("retention", |options| {
-        DurationOr(&mut options.retention, USUAL_RETENTION)
-    }),
-    ("connect_timeout", |options| {
-        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
-    }),
-    ("response_timeout", |options| {
-        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
 

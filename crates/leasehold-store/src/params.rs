@@ -212,6 +212,40 @@ pub fn names<O>(table: &[Param<O>]) -> impl Iterator<Item = &'static str> {
     table.iter().map(|(name, _)| *name)
 }
 
+/// How long an idle key keeps its last token by default.
+#[doc(hidden)]
+pub const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+/// How long opening a connection and an answer may take by default.
+#[doc(hidden)]
+pub const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The table of a store on servers: its own parameters, and behind them those of all such stores.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! server_params {
+    ($($own:expr),+ $(,)?) => {
+        &[
+            $($own,)+
+            ("ca", |options| $crate::params::Field::Pem(&mut options.access.tls.ca)),
+            ("cert", |options| $crate::params::Field::Pem(&mut options.access.tls.cert)),
+            ("key", |options| $crate::params::Field::Pem(&mut options.access.tls.key)),
+            ("retention", |options| {
+                let usual = $crate::params::USUAL_RETENTION;
+                $crate::params::Field::DurationOr(&mut options.retention, usual)
+            }),
+            ("connect_timeout", |options| {
+                let usual = $crate::params::USUAL_TIMEOUT;
+                $crate::params::Field::DurationOr(&mut options.connect_timeout, usual)
+            }),
+            ("response_timeout", |options| {
+                let usual = $crate::params::USUAL_TIMEOUT;
+                $crate::params::Field::DurationOr(&mut options.response_timeout, usual)
+            }),
+        ]
+    };
+}
+
 /// Writes the parameters of a table behind a URL, except for those that have their defaults.
 pub fn add_params<O: Clone>(url: &mut String, table: &[Param<O>], options: &O) {
     let mut options = options.clone();

@@ -8,10 +8,11 @@ use leasehold_core::Invalid;
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr};
 use leasehold_store::params::{
-    Param, Params, add_params, check_bounds, check_times, encode, encode_name, not_encoded,
+    Param, Params, USUAL_RETENTION, USUAL_TIMEOUT, add_params, check_bounds, check_times, encode,
+    encode_name, not_encoded,
 };
 use leasehold_store::sync::{Mutex, timeout};
-use leasehold_store::{ErrorKind, StoreError, setters};
+use leasehold_store::{ErrorKind, StoreError, server_params, setters};
 use percent_encoding::percent_decode_str;
 use tokio::net::lookup_host;
 use tokio::task::JoinSet;
@@ -23,8 +24,6 @@ const USUAL_CHROOT: &str = "/leasehold";
 /// The usual `jute.maxbuffer`.
 const USUAL_MAXBUFFER: usize = 0xf_ffff;
 const USUAL_SESSION: Duration = Duration::from_secs(6);
-const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
-const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of a store in ZooKeeper. `Debug` hides the password.
 ///
@@ -79,7 +78,7 @@ pub(crate) struct Route {
     pub(crate) ports: JoinSet<()>,
 }
 
-const TABLE: &[Param<ZooKeeperOptions>] = &[
+const TABLE: &[Param<ZooKeeperOptions>] = server_params![
     ("session_timeout", |options| {
         DurationOr(&mut options.session_timeout, USUAL_SESSION)
     }),
@@ -89,18 +88,6 @@ const TABLE: &[Param<ZooKeeperOptions>] = &[
             options.maxbuffer = text.parse().map_err(|_| no_maxbuffer())?;
             Ok(())
         })
-    }),
-    ("ca", |options| Field::Pem(&mut options.access.tls.ca)),
-    ("cert", |options| Field::Pem(&mut options.access.tls.cert)),
-    ("key", |options| Field::Pem(&mut options.access.tls.key)),
-    ("retention", |options| {
-        DurationOr(&mut options.retention, USUAL_RETENTION)
-    }),
-    ("connect_timeout", |options| {
-        DurationOr(&mut options.connect_timeout, USUAL_TIMEOUT)
-    }),
-    ("response_timeout", |options| {
-        DurationOr(&mut options.response_timeout, USUAL_TIMEOUT)
     }),
 ];
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use leasehold_store::access::Access;
 use leasehold_store::params::Field::{self, DurationOr, Pem, Refused, TextOr, YesNo};
-use leasehold_store::params::Param;
+use leasehold_store::params::{Param, USUAL_RETENTION, USUAL_TIMEOUT};
 use leasehold_store::{AuditLimit, debug, setters};
 
 use self::acknowledge::Acknowledge;
@@ -27,12 +27,6 @@ use self::sentinels::Sentinels;
 
 /// The shortest time for which an idle key keeps its last token.
 pub(crate) const SHORTEST_RETENTION: Duration = Duration::from_secs(60);
-
-/// How long an idle key keeps its last token by default.
-const USUAL_RETENTION: Duration = Duration::from_secs(24 * 3600);
-
-/// How long connections and answers may take by default.
-const USUAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the names of all keys and channels of the native layout begin with.
 const PREFIX: &str = "leasehold:";

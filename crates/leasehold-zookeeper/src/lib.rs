@@ -43,9 +43,6 @@ mod session;
 mod transaction;
 #[cfg(feature = "tls")]
 mod tunnel;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tunnel.rs"]
-mod tunnel;
 
 #[doc(hidden)]
 pub use self::bare::bare;

@@ -17,7 +17,6 @@ use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Err
 use super::errors;
 use super::node::{CLOCK, INBOXES, KEYS, time_of};
 use super::options::{Route, ZooKeeperOptions};
-use super::tunnel;
 
 /// After so long the time of the servers is asked for again.
 const FRESH: Duration = Duration::from_secs(60);
@@ -93,12 +92,22 @@ impl Sessions {
 
     async fn open(&self) -> Result<(Client, JoinSet<()>), StoreError> {
         let options = &self.options;
-        let worked = lock(&self.told).is_some();
         let begun = clock::of_machine();
         let endpoints = options.endpoints().await;
         let looked = clock::of_machine().since(begun);
         let route = match options.encrypted {
-            true => tunnel::open(options, endpoints, worked).await?,
+            #[cfg(feature = "tls")]
+            true => {
+                let worked = lock(&self.told).is_some();
+                super::tunnel::open(options, endpoints, worked).await?
+            }
+            #[cfg(not(feature = "tls"))]
+            true => {
+                return Err(leasehold_store::unsupported(
+                    "this build of leasehold has no TLS",
+                    "build it with the feature `tls-ring`",
+                ));
+            }
             false => options.route(endpoints).await?,
         };
         let left = options.connect_timeout.saturating_sub(looked);

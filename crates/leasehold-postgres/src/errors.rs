@@ -1,5 +1,8 @@
 //! What the errors of PostgreSQL mean for locks.
 
+use std::error::Error as _;
+use std::iter;
+
 use leasehold_core::Key;
 use leasehold_store::journal::other_format;
 use leasehold_store::{ErrorKind, StoreError, unavailable};
@@ -7,14 +10,6 @@ use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
 use super::hosts::text_of_file;
-
-/// Whether the server has undone the statement, and it can be sent again.
-pub(crate) fn is_to_be_repeated(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)
-    )
-}
 
 /// The code with which `append` refuses a record in another format, and `append_all` goes back.
 pub(crate) const OTHER_FORMAT: &str = "LH002";
@@ -33,20 +28,12 @@ const OLDEST: &str = "let the transaction with the oldest xact_start in pg_stat_
 /// What to do where only another server helps.
 const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts writes is used";
 
-/// Whether the server takes no writes, or no more.
-pub(crate) fn is_read_only(error: &Error) -> bool {
-    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
-}
-
-/// Whether a limit of the server is reached: it has no room for more notifications, for one.
-pub(crate) fn is_full(error: &Error) -> bool {
-    error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
-}
-
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let Some(said) = error.as_db_error() else {
-        return of_client(&cause(&error), server).with_source(error);
+        let causes = iter::successors(error.source(), |cause| (*cause).source());
+        let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+        return of_client(&cause, server).with_source(error);
     };
     let (code, message) = (said.code(), said.message().to_owned());
     let class = code.code().get(..2).unwrap_or_default();
@@ -54,6 +41,7 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         return ours.with_source(error);
     }
     let refusal = || refused(format!("PostgreSQL: {message}"));
+    let passes = || unavailable(format!("PostgreSQL at {server}: {message}"));
     let incomplete = || {
         refused(format!("the schema {schema} is incomplete: {message}"))
             .with_hint("drop it when nobody uses it, or name another: ?schema=NAME; then init it")
@@ -80,19 +68,13 @@ pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
         (&SqlState::INVALID_CATALOG_NAME, _) => {
             refusal().with_hint("check the database of the URL")
         }
-        // No room, shutting down, gone, in the way of others: it passes.
-        (&SqlState::LOCK_NOT_AVAILABLE | &SqlState::PROGRAM_LIMIT_EXCEEDED, _)
-        | (_, "08" | "25" | "40" | "53" | "57") => {
-            let passes = unavailable(format!("PostgreSQL at {server}: {message}"));
-            match *code {
-                SqlState::TOO_MANY_CONNECTIONS => passes.with_hint(MORE_ROOM),
-                SqlState::PROGRAM_LIMIT_EXCEEDED => passes.with_hint(OLDEST),
-                SqlState::LOCK_NOT_AVAILABLE => {
-                    passes.with_hint("find in pg_locks which session holds that lock")
-                }
-                _ => passes,
-            }
+        (&SqlState::TOO_MANY_CONNECTIONS, _) => passes().with_hint(MORE_ROOM),
+        (&SqlState::PROGRAM_LIMIT_EXCEEDED, _) => passes().with_hint(OLDEST),
+        (&SqlState::LOCK_NOT_AVAILABLE, _) => {
+            passes().with_hint("find in pg_locks which session holds that lock")
         }
+        // No room, shutting down, gone, in the way of others.
+        (_, "08" | "25" | "40" | "53" | "57") => passes(),
         _ => refused(format!("PostgreSQL: {message} ({})", code.code())),
     };
     said.with_source(error)
@@ -169,12 +151,4 @@ pub(crate) fn unacknowledged(server: &str, warning: &str) -> StoreError {
 
 pub(crate) fn no_answer() -> StoreError {
     unavailable("PostgreSQL has answered nothing")
-}
-
-fn cause(error: &Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

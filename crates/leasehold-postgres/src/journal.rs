@@ -12,10 +12,11 @@ use leasehold_store::journal::{
 use leasehold_store::random::random_u64;
 use leasehold_store::{Acknowledged, Acknowledges, Capabilities, Listening, StoreError};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::batch::{Batch, NUMBER_OF_FORMAT, Step, number, split};
-use super::errors::{self, CHANGED, no_answer};
+use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::PostgresOptions;
@@ -94,8 +95,8 @@ impl Rows {
         params.push((&inboxes, Type::TEXT_ARRAY));
         match self.pool.query(APPEND_AND_RING, &params).await? {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
-            Err(error) if errors::is_full(&error) => {
-                // Rings come behind the entry, and nobody relies on them.
+            Err(error) if error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED) => {
+                // There is no room for rings, which come behind the entry, and nobody relies on them.
                 let row = self.batch.look(part.key, part.known).await?;
                 let (_, news) = news(part.key, &row)?;
                 let last = news.entries.last();

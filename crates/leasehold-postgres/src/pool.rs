@@ -13,7 +13,7 @@ use leasehold_store::sync::{Mutex, check_runtime, lock, timeout};
 use leasehold_store::{Acknowledged, ErrorKind, StoreError, clock};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::Host;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
@@ -121,7 +121,12 @@ impl Pool {
             // What comes later is nobody's any more.
             let answer = self.answer(&self.options.config, asked).await?;
             let warned = lock(&warning).take();
-            if answer.as_ref().is_err_and(errors::is_read_only) {
+            let code = answer.as_ref().err().and_then(Error::code);
+            let is_undone = matches!(
+                code,
+                Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED)
+            );
+            if code == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) {
                 // Another host may accept writes: only a new connection finds out.
                 self.idle.clear();
             } else if !client.is_closed() {
@@ -131,9 +136,8 @@ impl Pool {
                 return Err(errors::unacknowledged(&self.server, &warning));
             }
             left -= 1;
-            match answer {
-                Err(error) if left > 0 && errors::is_to_be_repeated(&error) => {}
-                answer => return Ok(answer),
+            if left == 0 || !is_undone {
+                return Ok(answer);
             }
         }
     }

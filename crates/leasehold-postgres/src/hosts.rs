@@ -17,12 +17,12 @@ pub(crate) const PORT: u16 = 5432;
 /// without one, and then so often, it has to be answered.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
 
-/// The port of each host.
-pub(crate) fn ports_of(config: &Config) -> impl Iterator<Item = u16> {
-    let ports = config.get_ports();
-    (0..config.get_hosts().len()).map(move |place| {
+/// The hosts, each with its port.
+pub(crate) fn hosts_of(config: &Config) -> impl Iterator<Item = (&Host, u16)> {
+    let (hosts, ports) = (config.get_hosts().iter(), config.get_ports());
+    hosts.enumerate().map(move |(place, host)| {
         let port = ports.get(place).or_else(|| ports.first());
-        port.copied().unwrap_or(PORT)
+        (host, port.copied().unwrap_or(PORT))
     })
 }
 
@@ -31,8 +31,7 @@ pub(crate) fn one_by_one(config: &Config, passwords: &str) -> Vec<Config> {
     let user = config.get_user().map(str::to_owned);
     let user = user.unwrap_or_else(|| usual_user(|name| var(name).ok()));
     let database = config.get_dbname().unwrap_or(&user);
-    let hosts = config.get_hosts().iter().zip(ports_of(config));
-    hosts
+    hosts_of(config)
         .map(|(host, port)| {
             let mut one = Config::new();
             let name = match host {

@@ -17,7 +17,7 @@ use leasehold_store::{StoreError, server_params, setters};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use super::hosts::{PORT, log_in, one_by_one, ports_of, text_of_file};
+use super::hosts::{PORT, hosts_of, log_in, one_by_one, text_of_file};
 
 const USUAL_SCHEMA: &str = "leasehold";
 const USUAL_POOL: u32 = 8;
@@ -223,7 +223,7 @@ fn shown(config: &Config) -> String {
         url += config.get_password().map_or("", |_| ":***");
         url.push('@');
     }
-    for (place, (host, port)) in config.get_hosts().iter().zip(ports_of(config)).enumerate() {
+    for (place, (host, port)) in hosts_of(config).enumerate() {
         if place > 0 {
             url.push(',');
         }

@@ -19,7 +19,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row};
 
 use super::errors;
-use super::hosts::{each_address, ports_of};
+use super::hosts::{each_address, hosts_of};
 use super::options::PostgresOptions;
 use super::tls::{self, Wire};
 
@@ -354,8 +354,7 @@ pub(crate) fn first<T: for<'a> FromSql<'a>>(rows: &[Row]) -> Option<T> {
 
 /// The hosts, for messages.
 fn server(config: &Config) -> String {
-    let hosts = config.get_hosts().iter().zip(ports_of(config));
-    let hosts = hosts.map(|(host, port)| match host {
+    let hosts = hosts_of(config).map(|(host, port)| match host {
         Host::Tcp(name) => format!("{name}:{port}"),
         Host::Unix(path) => path.display().to_string(),
     });

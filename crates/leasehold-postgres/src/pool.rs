@@ -33,8 +33,8 @@ const TRIES: usize = 8;
 /// of the schema do. Otherwise each try that the client has given up would go on, with its connection.
 pub(crate) const PATIENCE: &str = "begin; set local lock_timeout = '4s';";
 
-/// The pauses before a login that was refused is tried again: the first, and the longest. A server may
-/// count those that fail, and lock the role out.
+/// The pauses before a connection that was refused is tried again: the first, and the longest. A
+/// server may count the logins that fail, and lock the role out.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// A parameter of a statement. With their types, statements need no names and one round trip.
@@ -62,7 +62,7 @@ struct Way {
     refused: Mutex<Option<Refusal>>,
 }
 
-/// A login that was refused.
+/// A connection that was refused, as for its login.
 struct Refusal {
     /// The hosts, each with what it was tried with: another password is tried at once.
     hosts: Vec<Config>,
@@ -258,14 +258,16 @@ impl Pool {
             }
             Err(error) => error,
         };
-        let is_login = errors::is_of_login(&error);
-        let may_change = self.options.access.may_change() || config.get_password().is_none();
+        let has_own = config.get_password().is_some() && !self.options.access.may_change();
+        // Another host may let this client in that cannot be reached just now.
+        let may_change = !has_own || hosts.len() > 1;
         // Without a code it is of this side: the file of passwords may be written just now.
-        let may_pass = error.code().is_none() || may_change && is_login;
+        let may_pass = error.code().is_none() || may_change && errors::is_of_login(&error);
         let error = match tls::failure(&error, &server(config)) {
             Some(said) => said.with_source(error),
             None => self.meaning_at(config, error),
         };
+        let is_refusal = error.kind() != ErrorKind::Unavailable;
         let error = if may_pass { passes(error) } else { error };
         let refusal = || Refusal {
             hosts,
@@ -273,7 +275,7 @@ impl Pool {
             next: clock::now() + pause,
             pause,
         };
-        *lock(&way.refused) = is_login.then(refusal);
+        *lock(&way.refused) = is_refusal.then(refusal);
         Err(error)
     }
 
@@ -296,9 +298,10 @@ impl Pool {
                     last.store(place, Ordering::Relaxed);
                     return Ok(Ok(connected));
                 }
-                failed => failure = failed,
+                failed => failure = telling(failure, failed.and_then(Result::err)),
             }
         }
+        let failure = failure.map(Err);
         failure.ok_or_else(|| late(&server(config), "took no connection"))
     }
 
@@ -313,12 +316,17 @@ impl Pool {
             let limit = if is_last { limit } else { each };
             match timeout(limit, address.connect(tls)).await {
                 Ok(Ok(connected)) => return Ok(Some(Ok(connected))),
-                Ok(Err(error)) => failure = Some(Err(error)),
-                Err(_) => failure = None,
+                failed => failure = telling(failure, failed.ok().and_then(Result::err)),
             }
         }
-        Ok(failure)
+        Ok(failure.map(Err))
     }
+}
+
+/// What is said of several that were tried: that one has refused the login, if one has, and else
+/// why the last could not be connected to.
+fn telling(before: Option<Error>, failed: Option<Error>) -> Option<Error> {
+    before.filter(errors::is_of_login).or(failed)
 }
 
 /// Drives a connection until it ends. Whoever waits for an answer is told of that.
@@ -365,7 +373,7 @@ fn server(config: &Config) -> String {
 mod tests {
     use std::future::pending;
     use std::io::{Read as _, Write as _};
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
     use std::thread;
 
     use super::*;
@@ -382,33 +390,54 @@ mod tests {
         assert!(late.contains("at other:5432 did not answer"), "{late}");
     }
 
-    /// Nor do others that need a connection, unless they have another password.
-    #[tokio::test]
-    async fn who_is_refused_does_not_log_in_again_at_once() {
+    /// The address of a server that refuses a connection once, with this code; who connects after
+    /// that is refused by the machine.
+    fn refusing(code: &str) -> SocketAddr {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = server.local_addr().unwrap();
-        let url = format!("postgres://u:wrong@{address}/d?sslmode=disable");
-        let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
-        // Once; who connects after that is refused by the machine.
+        let said = format!("SFATAL\0C{code}\0Mnot like this\0\0");
         thread::spawn(move || {
             let (mut stream, _) = server.accept().unwrap();
             let _ = stream.read(&mut [0; 512]);
-            let said = b"SFATAL\0C28P01\0Mno such password\0\0";
             let length = u32::try_from(4 + said.len()).unwrap().to_be_bytes();
-            let _ = stream.write_all(&[&b"E"[..], &length, said].concat());
+            let _ = stream.write_all(&[&b"E"[..], &length, said.as_bytes()].concat());
         });
-        let refused = async || pool.connect().await.err().unwrap().to_string();
-        let said = refused().await;
-        assert!(said.contains("no such password"), "{said}");
-        if let Some(last) = &mut *lock(&pool.ways[0].refused) {
-            last.next = clock::now() + Duration::from_secs(3600);
+        address
+    }
+
+    /// Nor do others that need a connection, unless they have another password; whatever the reason.
+    #[tokio::test]
+    async fn who_is_refused_does_not_log_in_again_at_once() {
+        for code in ["28P01", "3D000"] {
+            let url = format!("postgres://u:wrong@{}/d?sslmode=disable", refusing(code));
+            let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
+            let refused = async || pool.connect().await.err().unwrap().to_string();
+            let said = refused().await;
+            assert!(said.contains("not like this"), "{said}");
+            if let Some(last) = &mut *lock(&pool.ways[0].refused) {
+                last.next = clock::now() + Duration::from_secs(3600);
+            }
+            assert_eq!(refused().await, said);
+            if let Some(last) = &mut *lock(&pool.ways[0].refused) {
+                last.hosts[0].password("another");
+            }
+            let other = refused().await;
+            assert!(other.contains("cannot be reached"), "{other}");
         }
-        assert_eq!(refused().await, said);
-        if let Some(last) = &mut *lock(&pool.ways[0].refused) {
-            last.hosts[0].password("another");
-        }
-        let other = refused().await;
-        assert!(other.contains("cannot be reached"), "{other}");
+    }
+
+    /// It can be reached again, and the password stays wrong.
+    #[tokio::test]
+    async fn a_refused_login_is_said_also_where_another_host_cannot_be_reached() {
+        let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let down = nobody.local_addr().unwrap();
+        drop(nobody);
+        let hosts = format!("{},{down}", refusing("28P01"));
+        let url = format!("postgres://u:wrong@{hosts}/d?sslmode=disable");
+        let pool = Pool::new(&PostgresOptions::from_url(&url).unwrap());
+        let said = pool.connect().await.err().unwrap();
+        assert_eq!(said.kind(), ErrorKind::Refused);
+        assert!(said.to_string().contains("not like this"), "{said}");
     }
 
     /// Where a name has several, and the server at one of them is down.

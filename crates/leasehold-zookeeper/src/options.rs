@@ -1,6 +1,6 @@
 //! Options of a store in ZooKeeper, and their URL.
 
-use std::iter;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,6 +129,19 @@ fn server(text: &str, usual: u16) -> Result<String, Invalid> {
         Ok(port @ 1..) => Ok(format!("{host}:{port}")),
         _ => Err(invalid("has something for a port that is none")),
     }
+}
+
+/// A server, with each of its addresses: the client crate may spend all of the time for a name on the
+/// first. One that has a single address, or none just now, is looked up by that crate whenever it
+/// connects.
+fn endpoints_of(server: &str, found: impl Iterator<Item = SocketAddr>) -> Vec<(String, String)> {
+    let mut found: Vec<_> = found.map(|address| address.to_string()).collect();
+    found.dedup();
+    if found.len() < 2 {
+        found = vec![server.to_owned()];
+    }
+    let endpoint = |address| (server.to_owned(), address);
+    found.into_iter().map(endpoint).collect()
 }
 
 /// ZooKeeper takes what follows the first colon for the password.
@@ -302,18 +315,13 @@ impl ZooKeeperOptions {
         all
     }
 
-    /// The servers, each with where to connect to: its name, and the other addresses of that name, since
-    /// the client crate may spend all of the time for a name on its first address. Finding them takes at
-    /// most half of the time to connect.
+    /// The servers, each with where to connect to. Finding that takes at most half of the time to
+    /// connect.
     pub(crate) async fn endpoints(&self) -> Vec<(String, String)> {
         let limit = self.connect_timeout / 2;
         let find = move |server: String| async move {
             let found = timeout(limit, lookup_host(server.clone())).await;
-            let others = found.into_iter().flatten().flatten().skip(1);
-            let others = others.map(|address| address.to_string());
-            let all = iter::once(server.clone()).chain(others);
-            let all = all.map(|address| (server.clone(), address));
-            all.collect::<Vec<_>>()
+            endpoints_of(&server, found.into_iter().flatten().flatten())
         };
         self.of_each(find).await.concat()
     }

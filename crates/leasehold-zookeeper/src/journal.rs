@@ -20,8 +20,10 @@ use super::room::{Late, Room};
 use super::session::Sessions;
 use super::transaction::Transaction;
 
-/// How many nodes are read at once for a page.
-const PAGE: usize = 50;
+/// How many nodes are read at once for a page, and how many bytes of them it has, about. ZooKeeper
+/// gives the names of all for each page, and does not tell which of them have waiters.
+const AT_ONCE: usize = 50;
+const PAGE: usize = 1 << 20;
 
 /// A node whose version is greater is made again: versions have 31 bits.
 const LAST_VERSION: i32 = 1 << 30;
@@ -303,7 +305,8 @@ impl Journal for Nodes {
             at: self.sessions.now(client).await?,
             records: Vec::new(),
         };
-        for keys in keys.chunks(PAGE) {
+        let mut size = 0;
+        for keys in keys.chunks(AT_ONCE) {
             let found = self.read_nodes(client, keys).await?;
             for (key, found) in keys.iter().zip(found) {
                 let found = match found.transpose() {
@@ -311,6 +314,7 @@ impl Journal for Nodes {
                     Some(found) => found,
                     None => continue,
                 };
+                size += found.as_ref().map_or(0, |(bytes, _)| bytes.len());
                 let touched = found.as_ref().map_or(page.at, |(_, stat)| time_of(stat));
                 // The servers may be ahead of what is known of their time.
                 page.at = page.at.max(touched);
@@ -322,7 +326,8 @@ impl Journal for Nodes {
                     page.records.push((key.to_string(), touched, news));
                 }
             }
-            if !page.records.is_empty() {
+            // What is idle goes a few at a time.
+            if !page.records.is_empty() && (size >= PAGE || of.idle_for.is_some()) {
                 break;
             }
         }
@@ -366,6 +371,23 @@ mod tests {
     use leasehold_testkit::zookeeper::ZooKeeper;
 
     use super::*;
+
+    /// For each page the names of all are asked for.
+    #[tokio::test]
+    async fn a_page_has_more_nodes_than_are_read_at_once() {
+        let server = ZooKeeper::shared();
+        let url = server.url_of(&server.chroot());
+        let options = ZooKeeperOptions::from_url(&url).unwrap();
+        let store = JournalStore::new(Nodes::new(&options), options.retention);
+        for number in 0..=AT_ONCE {
+            let key = Key::new(format!("k{number}")).unwrap();
+            let ttl = Duration::from_secs(60);
+            let claim = Claim::new(ClaimId::from_random(1), Mode::EXCLUSIVE, ttl);
+            let _claimed = store.claim(&key, &claim).await.unwrap();
+        }
+        let page = store.journal().page(&PageOf::default()).await.unwrap();
+        assert_eq!(page.records.len(), AT_ONCE + 1);
+    }
 
     /// Versions end, and a node that is made again in time goes on with the queue.
     #[tokio::test]

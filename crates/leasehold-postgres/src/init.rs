@@ -20,9 +20,12 @@ const BY_OWNER: &str = "let the owner of the database run what leasehold init --
 /// Others may have made functions that fit better than those of the server.
 const PATH: &str = "set local search_path = pg_catalog, pg_temp;";
 
+/// What the schema has beside the rest, and those made earlier lack.
+const SOUND: &str = include_str!("sound.sql");
+
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
-    include_str!("schema.sql").replace("{schema}", schema)
+    [include_str!("schema.sql"), SOUND].concat().replace("{schema}", schema)
 }
 
 /// The same for people: what to run, and what each role needs.
@@ -42,7 +45,12 @@ pub(crate) async fn make(pool: &Arc<Pool>) -> Result<Marked, StoreError> {
     let begin = format!("{PATIENCE} {PATH} {lock}");
     pool.told(at, client.batch_execute(&begin)).await?;
     let made = match version(pool, &client).await? {
-        Some(found) => checked(&found, &pool.schema).map(|()| Marked::Already)?,
+        Some(found) => {
+            checked(&found, &pool.schema)?;
+            let sound = SOUND.replace("{schema}", &pool.schema);
+            pool.told(at, client.batch_execute(&sound)).await?;
+            Marked::Already
+        }
         None => {
             let sql = sql(&pool.schema);
             let made = pool.answer(at, client.batch_execute(&sql)).await?;

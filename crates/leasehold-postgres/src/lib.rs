@@ -20,7 +20,7 @@
 //! - `hosts`: the hosts one by one, and their passwords; `tls`: how they are encrypted; `pool`: connections, and what becomes of errors (`errors`);
 //! - `journal`: the statements, and what is read of their answers; `batch`: steps that go together;
 //! - `listener`: the session that is rung;
-//! - `init`: the schema (`schema.sql`);
+//! - `init`: the schema (`schema.sql`, `sound.sql`);
 //! - `scheme`, `doctor` (`settings.sql`), `bare`: how it is opened, examined, and compared with its server.
 
 // docs.rs says of each item which feature it needs.

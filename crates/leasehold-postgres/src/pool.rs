@@ -405,7 +405,7 @@ mod tests {
         address
     }
 
-    /// Nor do others that need a connection, unless they have another password; whatever the reason.
+    /// Nor do others that need a connection, unless they have another password.
     #[tokio::test]
     async fn who_is_refused_does_not_log_in_again_at_once() {
         for code in ["28P01", "3D000"] {

@@ -216,12 +216,9 @@ impl Journal for Rows {
             let (name, touched): (String, i64) = (get(row, 0)?, get(row, 1)?);
             let known = Key::new(&*name).map_err(StoreError::from);
             let known = known.and_then(|key| news(&key, row));
-            let known = known.map(|(at, news)| {
-                page.at = page.at.max(at);
-                news
-            });
-            page.records
-                .push((name, StoreTime(touched.cast_unsigned()), known));
+            page.at = known.as_ref().map_or(page.at, |(at, _)| page.at.max(*at));
+            let touched = StoreTime(touched.cast_unsigned());
+            page.records.push((name, touched, known.map(|(_, news)| news)));
         }
         Ok(page)
     }

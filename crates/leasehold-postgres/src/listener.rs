@@ -150,20 +150,15 @@ impl Listener {
     async fn hear(&self, session: &mut Session, bell: &dyn Doorbell) -> StoreError {
         let rings = |name: &str| _ = Key::new(name).map(|key| bell.ring(&key));
         loop {
-            let heard = async {
-                tokio::select! {
-                    heard = session.heard.recv() => heard,
-                    () = self.doubted.notified() => None,
-                }
+            let hears = tokio::select! {
+                name = session.heard.recv() => Ok(name.inspect(|name| rings(name)).is_some()),
+                () = self.doubted.notified() => Ok(false),
+                () = sleep(PROBE_PAUSE) => self.probe(&mut session.heard, rings).await,
             };
-            match timeout(PROBE_PAUSE, heard).await {
-                Ok(Some(name)) => rings(&name),
-                Ok(None) => return lost(),
-                Err(_) => match self.probe(&mut session.heard, rings).await {
-                    Ok(true) => {}
-                    Ok(false) => return lost(),
-                    Err(error) => return error,
-                },
+            match hears {
+                Ok(true) => {}
+                Ok(false) => return lost(),
+                Err(error) => return error,
             }
         }
     }
@@ -234,14 +229,13 @@ impl Listener {
             is_heard = &mut hears => {
                 // The answer is on its way; not to wait for it would cost a connection.
                 let is_heard = is_heard?;
-                asked.await?;
-                return Ok(is_heard);
+                asked.await.map(|_| is_heard)
             }
             answer = &mut asked => {
                 answer?;
+                timeout(PROBE_LIMIT, hears).await.unwrap_or(Ok(false))
             }
         }
-        timeout(PROBE_LIMIT, hears).await.unwrap_or(Ok(false))
     }
 }
 

@@ -430,10 +430,8 @@ impl PostgresOptions {
 
     /// Where the session that listens goes; `None` if there is none.
     pub(crate) fn listens_at(&self) -> Option<Config> {
-        let Some(at) = &self.listen else {
-            return Some(self.config.clone());
-        };
-        let (mut at, ours) = (at.clone()?, &self.config);
+        let ours = &self.config;
+        let mut at = self.listen.clone().unwrap_or_else(|| Some(ours.clone()))?;
         let user = ours.get_user().filter(|_| at.get_user().is_none());
         let password = ours.get_password();
         let password = password.filter(|_| at.get_password().is_none());

@@ -130,11 +130,8 @@ impl Nodes {
     /// queue: they renew and leave.
     fn check_size(&self, parts: &[Append<'_>], bytes: usize) -> Result<(), StoreError> {
         let limit = self.sessions.options.maxbuffer;
-        let fits = |part: &&Append<'_>| match part.grows() {
-            true => bytes <= limit / 3 * 2,
-            false => bytes <= limit,
-        };
-        match parts.iter().find(|part| !fits(part)) {
+        let most = |part: &Append<'_>| if part.grows() { limit / 3 * 2 } else { limit };
+        match parts.iter().find(|part| bytes > most(part)) {
             Some(part) => Err(errors::too_large(part.key, part.claims(), limit)),
             None => Ok(()),
         }

@@ -86,8 +86,7 @@ impl Sessions {
             runtime,
             _ports: ports,
         });
-        *current = Some(session.clone());
-        Ok(session)
+        Ok(current.insert(session).clone())
     }
 
     async fn open(&self) -> Result<(Client, JoinSet<()>), StoreError> {

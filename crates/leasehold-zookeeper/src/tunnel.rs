@@ -131,7 +131,9 @@ async fn serve(mut near: TcpStream, (server, to): (String, String), way: Arc<Way
         tracing::debug!(%server, %error, "a connection with TLS has ended");
         // Before the client crate sees the end of its connection. With TLS 1.3 a server refuses a
         // certificate only after the handshake.
-        if let Some(error) = way.meaning(&error) {
+        let ours = error.get_ref().and_then(|error| error.downcast_ref());
+        let of_tls = || failure(&error, way.worked, PLAIN);
+        if let Some(error) = ours.cloned().or_else(of_tls) {
             *lock(&way.failed) = Some(error);
         }
     }
@@ -203,12 +205,6 @@ impl Way {
             }
             _ => error,
         })
-    }
-
-    /// What an error means, if TLS is the reason for it.
-    fn meaning(&self, error: &io::Error) -> Option<StoreError> {
-        let ours = error.get_ref().and_then(|error| error.downcast_ref());
-        ours.cloned().or_else(|| failure(error, self.worked, PLAIN))
     }
 }
 

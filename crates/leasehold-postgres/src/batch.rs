@@ -13,10 +13,9 @@ use leasehold_store::sync::{Mutex, lock, timeout};
 use leasehold_store::{ErrorKind, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::errors::no_answer;
-use super::pool::{Param, Pool, get};
+use super::pool::{Param, Pool, get, params};
 
 /// How many statements may be under way that append. What is asked meanwhile goes with the next.
 const UNDER_WAY: usize = 3;
@@ -96,16 +95,10 @@ pub(crate) struct Step {
 impl Step {
     /// The parameters of the function `append`.
     pub(crate) fn params<'a>(&'a self, commit_when: &'a i32) -> [Param<'a>; 9] {
-        [
-            (&self.key, Type::TEXT),
-            (&NUMBER_OF_FORMAT, Type::INT4),
-            (&self.record, Type::INT8),
-            (&self.end, Type::INT8),
-            (&self.entry, Type::BYTEA),
-            (&self.since, Type::INT8),
-            (commit_when, Type::INT4),
-            (&self.base, Type::BYTEA),
-            (&self.replaced, Type::INT8),
+        params![
+            self.key => TEXT, NUMBER_OF_FORMAT => INT4, self.record => INT8, self.end => INT8,
+            self.entry => BYTEA, self.since => INT8, *commit_when => INT4, self.base => BYTEA,
+            self.replaced => INT8,
         ]
     }
 }
@@ -187,11 +180,7 @@ impl Batch {
         let keys = keys.map(|(key, known)| (key.as_str(), split(known)));
         let (names, known): (Vec<_>, Vec<_>) = keys.unzip();
         let (records, ends): (Vec<_>, Vec<_>) = known.into_iter().unzip();
-        let params: [Param<'_>; 3] = [
-            (&names, Type::TEXT_ARRAY),
-            (&records, Type::INT8_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-        ];
+        let params = params![names => TEXT_ARRAY, records => INT8_ARRAY, ends => INT8_ARRAY];
         self.pool.ask(NEWS, &params).await
     }
 
@@ -243,16 +232,10 @@ impl Batch {
         let since: Vec<_> = steps.clone().map(|step| step.since).collect();
         let bases: Vec<_> = steps.clone().map(|step| step.base.as_deref()).collect();
         let replaced: Vec<_> = steps.map(|step| step.replaced).collect();
-        let params: [Param<'_>; 9] = [
-            (&keys, Type::TEXT_ARRAY),
-            (&NUMBER_OF_FORMAT, Type::INT4),
-            (&records, Type::INT8_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-            (&entries, Type::BYTEA_ARRAY),
-            (&since, Type::INT8_ARRAY),
-            (&self.commit_when, Type::INT4),
-            (&bases, Type::BYTEA_ARRAY),
-            (&replaced, Type::INT8_ARRAY),
+        let params = params![
+            keys => TEXT_ARRAY, NUMBER_OF_FORMAT => INT4, records => INT8_ARRAY,
+            ends => INT8_ARRAY, entries => BYTEA_ARRAY, since => INT8_ARRAY,
+            self.commit_when => INT4, bases => BYTEA_ARRAY, replaced => INT8_ARRAY,
         ];
         let rows = self.pool.ask(SEVERAL, &params).await?;
         let named = rows.into_iter().map(|row| Ok((get(&row, "key")?, row)));

@@ -6,10 +6,9 @@ use leasehold_core::Marked;
 use leasehold_store::{ErrorKind, StoreError};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
 
 use super::errors;
-use super::pool::{PATIENCE, Param, Pool, first};
+use super::pool::{PATIENCE, Pool, first, params};
 
 /// The version of the schema that this build uses.
 const VERSION: &str = "3";
@@ -98,7 +97,6 @@ pub(crate) async fn check(pool: &Arc<Pool>, commit_when: i32) -> Result<(), Stor
     let statement = "select version::text from {schema}.about";
     let found: Option<String> = first(&pool.ask(statement, &[]).await?);
     checked(found.as_deref().unwrap_or("none"), &pool.schema)?;
-    let can: Param<'_> = (&commit_when, Type::INT4);
-    let statement = "select {schema}.commit_when($1)";
-    pool.ask(statement, &[can]).await.map(drop)
+    let can = "select {schema}.commit_when($1)";
+    pool.ask(can, &params![commit_when => INT4]).await.map(drop)
 }

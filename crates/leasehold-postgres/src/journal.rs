@@ -13,14 +13,13 @@ use leasehold_store::random::random_u64;
 use leasehold_store::{Acknowledged, Acknowledges, Capabilities, Listening, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
 
 use super::batch::{Batch, NUMBER_OF_FORMAT, Step, number, split};
 use super::errors::{CHANGED, no_answer};
 use super::init;
 use super::listener::Listener;
 use super::options::PostgresOptions;
-use super::pool::{Param, Pool, get};
+use super::pool::{Pool, get, params};
 
 /// A row is written anew at each step, and the server compresses one of more than 2 kB each time.
 const BASE_AFTER: u64 = 1024;
@@ -92,7 +91,7 @@ impl Rows {
         }
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
         let mut params = step.params(&self.batch.commit_when).to_vec();
-        params.push((&inboxes, Type::TEXT_ARRAY));
+        params.extend(params![inboxes => TEXT_ARRAY]);
         match self.pool.query(APPEND_AND_RING, &params).await? {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),
             Err(error) if error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED) => {
@@ -137,14 +136,10 @@ impl Journal for Rows {
         let keys: Vec<_> = sorted().map(|part| part.key.as_str()).collect();
         let (records, ends): (Vec<_>, Vec<_>) = sorted().map(|part| split(part.known)).unzip();
         let entries: Vec<_> = sorted().map(|part| part.bytes).collect();
-        let params: [Param<'_>; 7] = [
-            (&keys, Type::TEXT_ARRAY),
-            (&NUMBER_OF_FORMAT, Type::INT4),
-            (&records, Type::INT8_ARRAY),
-            (&ends, Type::INT8_ARRAY),
-            (&entries, Type::BYTEA_ARRAY),
-            (&since, Type::INT8),
-            (&self.batch.commit_when, Type::INT4),
+        let params = params![
+            keys => TEXT_ARRAY, NUMBER_OF_FORMAT => INT4, records => INT8_ARRAY,
+            ends => INT8_ARRAY, entries => BYTEA_ARRAY, since => INT8,
+            self.batch.commit_when => INT4,
         ];
         let rows = match self.pool.query(APPEND_ALL, &params).await? {
             Ok(rows) => rows,
@@ -192,7 +187,7 @@ impl Journal for Rows {
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {
         let names: Vec<_> = inboxes.iter().map(Inbox::as_str).collect();
-        let params: [Param<'_>; 2] = [(&key.as_str(), Type::TEXT), (&names, Type::TEXT_ARRAY)];
+        let params = params![key.as_str() => TEXT, names => TEXT_ARRAY];
         self.pool.ask(RING, &params).await.map(drop)
     }
 
@@ -201,12 +196,7 @@ impl Journal for Rows {
         let idle = of.idle_for.map_or(i64::MIN / 2, |idle| {
             i64::try_from(idle.as_micros()).unwrap_or(i64::MAX / 2)
         });
-        let params: [Param<'_>; 4] = [
-            (&after, Type::TEXT),
-            (&of.prefix, Type::TEXT),
-            (&idle, Type::INT8),
-            (&PAGE, Type::INT8),
-        ];
+        let params = params![after => TEXT, of.prefix => TEXT, idle => INT8, PAGE => INT8];
         let rows = self.pool.ask(READ_PAGE, &params).await?;
         let mut page = Page {
             at: StoreTime(0),
@@ -225,11 +215,7 @@ impl Journal for Rows {
 
     async fn forget(&self, key: &Key, at: Position) -> Result<(), StoreError> {
         let (record, end) = split(Some(at));
-        let params: [Param<'_>; 3] = [
-            (&key.as_str(), Type::TEXT),
-            (&record, Type::INT8),
-            (&end, Type::INT8),
-        ];
+        let params = params![key.as_str() => TEXT, record => INT8, end => INT8];
         self.pool.ask(FORGET, &params).await.map(drop)
     }
 

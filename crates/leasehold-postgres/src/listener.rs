@@ -13,11 +13,10 @@ use leasehold_store::sync::{AtomicBool, AtomicU64, Ordering, sleep, timeout};
 use leasehold_store::{ErrorKind, Listening, StoreError};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::errors::no_answer;
-use super::pool::{Param, Pool, drive, first};
+use super::pool::{Pool, drive, first, params};
 
 /// How often the session asks itself whether it hears.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
@@ -192,10 +191,10 @@ impl Listener {
         }
         pool.told(at, client.batch_execute(KEEP_ALIVE)).await?;
         let schema = &pool.schema;
-        let inbox: Param<'_> = (&self.inbox, Type::TEXT);
+        let inbox = params![self.inbox => TEXT];
         // The time is that behind the lock.
         let sql = format!("select {schema}.clock() from pg_advisory_lock({schema}.inbox_lock($1))");
-        let rows = pool.told(at, client.query_typed(&sql, &[inbox])).await?;
+        let rows = pool.told(at, client.query_typed(&sql, &inbox)).await?;
         let now: i64 = first(&rows).ok_or_else(no_answer)?;
         self.since.store(now.cast_unsigned(), Ordering::Release);
         Ok(Some(Session {
@@ -213,7 +212,7 @@ impl Listener {
         heard: &mut Heard,
         mut ring: impl FnMut(&str),
     ) -> Result<bool, StoreError> {
-        let params = [(&self.channel as _, Type::TEXT)];
+        let params = params![self.channel => TEXT];
         let mut asked = pin!(self.pool.ask("select pg_notify($1, '')", &params));
         let mut hears = pin!(async {
             while let Some(name) = heard.recv().await {

@@ -40,6 +40,17 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// A parameter of a statement. With their types, statements need no names and one round trip.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
+/// Parameters: values, each with the name of its type.
+macro_rules! params {
+    ($($value:expr => $name:ident),+ $(,)?) => {
+        [$((
+            &$value as &(dyn tokio_postgres::types::ToSql + Sync),
+            tokio_postgres::types::Type::$name,
+        )),+]
+    };
+}
+pub(crate) use params;
+
 pub(crate) struct Pool {
     pub(crate) options: PostgresOptions,
     pub(crate) schema: String,

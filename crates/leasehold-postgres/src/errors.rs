@@ -143,12 +143,6 @@ pub(crate) fn grants(schema: &str, role: &str) -> String {
     )
 }
 
-/// The server has warned that it did not wait for its standbys until the end.
-pub(crate) fn unacknowledged(server: &str, warning: &str) -> StoreError {
-    unavailable(format!("PostgreSQL at {server}: {warning}"))
-        .with_hint("check that its synchronous standbys are running and connected")
-}
-
 pub(crate) fn no_answer() -> StoreError {
     unavailable("PostgreSQL has answered nothing")
 }

@@ -175,14 +175,10 @@ impl Journal for Rows {
             [(key, known)] => vec![self.batch.look(key, *known).await?],
             keys => self.batch.news(keys.iter().copied()).await?,
         };
-        let mut at = StoreTime(0);
-        let mut all = Vec::with_capacity(keys.len());
-        for ((key, _), row) in keys.iter().zip(&rows) {
-            let (time, news) = news(key, row)?;
-            at = at.max(time);
-            all.push(news);
-        }
-        Ok((at, all))
+        let each = keys.iter().zip(&rows);
+        let read = each.map(|((key, _), row)| news(key, row));
+        let (times, all): (Vec<_>, Vec<_>) = read.collect::<Result<_, _>>()?;
+        Ok((times.into_iter().max().unwrap_or_default(), all))
     }
 
     async fn ring(&self, key: &Key, inboxes: &[Inbox]) -> Result<(), StoreError> {

@@ -10,7 +10,7 @@ use std::{fmt, iter};
 use leasehold_core::Moment;
 use leasehold_store::idle::Idle;
 use leasehold_store::sync::{Mutex, check_runtime, lock, timeout};
-use leasehold_store::{Acknowledged, ErrorKind, StoreError, clock};
+use leasehold_store::{Acknowledged, ErrorKind, StoreError, clock, unavailable};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::{Severity, SqlState};
@@ -143,8 +143,10 @@ impl Pool {
             } else if !client.is_closed() {
                 self.idle.put((client, warning));
             }
+            // It did not wait for its standbys until the end.
             if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
-                return Err(errors::unacknowledged(&self.server, &warning));
+                return Err(unavailable(format!("PostgreSQL at {}: {warning}", self.server))
+                    .with_hint("check that its synchronous standbys are running and connected"));
             }
             left -= 1;
             if left == 0 || !is_undone {
@@ -349,7 +351,7 @@ pub(crate) async fn drive(mut connection: Wire, mut hear: impl FnMut(AsyncMessag
 
 fn late(server: &str, what: &str) -> StoreError {
     let message = format!("PostgreSQL at {server} {what} in time");
-    StoreError::new(ErrorKind::Unavailable, message)
+    unavailable(message)
         .with_hint("check the server, and a pooler before it, which may wait for the server")
 }
 

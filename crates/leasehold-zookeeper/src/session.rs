@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex as Turn;
 use tokio::task::{AbortHandle, JoinSet};
-use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Error, Permission};
 
 use super::errors;
 use super::node::{CLOCK, INBOXES, KEYS, time_of};
@@ -154,7 +154,7 @@ impl Sessions {
 
     /// Makes the nodes in which others are made.
     pub(crate) async fn make_nodes(&self, client: &Client) -> Result<(), StoreError> {
-        let options = self.lasting();
+        let options = CreateMode::Persistent.with_acls(self.acls());
         // From the root: the chroot may not be there yet.
         let root = client.clone().chroot("/").map_err(|_| errors::none())?;
         for node in [KEYS, INBOXES, CLOCK] {
@@ -165,11 +165,6 @@ impl Sessions {
         let stat = self.ask(client.set_data(CLOCK, b"", None)).await?;
         self.hear(time_of(&stat));
         Ok(())
-    }
-
-    /// How nodes are made that stay.
-    pub(crate) fn lasting(&self) -> CreateOptions<'static> {
-        CreateMode::Persistent.with_acls(self.acls())
     }
 
     /// Who may use the nodes: if there is an identity, nobody without it.

@@ -2,7 +2,7 @@
 
 use leasehold_core::{Inbox, Key};
 use leasehold_store::journal::{Append, Position};
-use zookeeper_client::{Client, Error, MultiWriter};
+use zookeeper_client::{Client, CreateMode, Error, MultiWriter};
 
 use super::node::{path_of, path_of_inbox, path_of_record, version_of};
 use super::session::Sessions;
@@ -53,7 +53,7 @@ impl<'a> Transaction<'a> {
             if let Some(known) = part.known {
                 self.remove(part.key, known)?;
             }
-            let lasting = sessions.lasting();
+            let lasting = CreateMode::Persistent.with_acls(sessions.acls());
             for node in [&path, &child] {
                 self.count(None, node, &[]);
                 self.writer.add_create(node, &[], &lasting)?;

@@ -1,6 +1,5 @@
 //! What the errors of PostgreSQL mean for locks.
 
-use std::error::Error as _;
 use std::iter;
 
 use leasehold_core::Key;
@@ -31,8 +30,9 @@ const OTHER_HOSTS: &str = "name all hosts in the URL: the one that accepts write
 /// What to tell a caller.
 pub(crate) fn meaning(error: Error, schema: &str, server: &str) -> StoreError {
     let Some(said) = error.as_db_error() else {
-        let causes = iter::successors(error.source(), |cause| (*cause).source());
-        let cause = causes.last().map_or_else(|| error.to_string(), ToString::to_string);
+        let first = Some(&error as &dyn std::error::Error);
+        let causes = iter::successors(first, |cause| (*cause).source());
+        let cause = causes.last().map(ToString::to_string).unwrap_or_default();
         return of_client(&cause, server).with_source(error);
     };
     let (code, message) = (said.code(), said.message().to_owned());

@@ -24,7 +24,8 @@ const SOUND: &str = include_str!("sound.sql");
 
 /// The statements that make the schema.
 pub(crate) fn sql(schema: &str) -> String {
-    [include_str!("schema.sql"), SOUND].concat().replace("{schema}", schema)
+    let sql = [include_str!("schema.sql"), SOUND].concat();
+    sql.replace("{schema}", schema)
 }
 
 /// The same for people: what to run, and what each role needs.

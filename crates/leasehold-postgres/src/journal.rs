@@ -204,7 +204,8 @@ impl Journal for Rows {
             let known = known.and_then(|key| news(&key, row));
             page.at = known.as_ref().map_or(page.at, |(at, _)| page.at.max(*at));
             let touched = StoreTime(touched.cast_unsigned());
-            page.records.push((name, touched, known.map(|(_, news)| news)));
+            let news = known.map(|(_, news)| news);
+            page.records.push((name, touched, news));
         }
         Ok(page)
     }

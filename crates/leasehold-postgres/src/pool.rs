@@ -350,8 +350,7 @@ pub(crate) async fn drive(mut connection: Wire, mut hear: impl FnMut(AsyncMessag
 }
 
 fn late(server: &str, what: &str) -> StoreError {
-    let message = format!("PostgreSQL at {server} {what} in time");
-    unavailable(message)
+    unavailable(format!("PostgreSQL at {server} {what} in time"))
         .with_hint("check the server, and a pooler before it, which may wait for the server")
 }
 

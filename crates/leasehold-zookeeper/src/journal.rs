@@ -9,7 +9,7 @@ use leasehold_store::journal::{
     Append, Appended, Doorbell, Entry, Journal, JournalStore, News, Page, PageOf, Position, damaged,
 };
 use leasehold_store::random::random_u64;
-use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError};
+use leasehold_store::{Capabilities, ErrorKind, Listening, StoreError, clock};
 use zookeeper_client::{Client, Error, MultiReadResult, MultiWriteError, MultiWriteResult, Stat};
 
 use super::errors;
@@ -302,7 +302,7 @@ impl Journal for Nodes {
             at: self.sessions.now(client).await?,
             records: Vec::new(),
         };
-        let mut size = 0;
+        let (mut size, begun) = (0, clock::now());
         for keys in keys.chunks(AT_ONCE) {
             let found = self.read_nodes(client, keys).await?;
             for (key, found) in keys.iter().zip(found) {
@@ -323,8 +323,10 @@ impl Journal for Nodes {
                     page.records.push((key.to_string(), touched, news));
                 }
             }
-            // What is idle goes a few at a time.
-            if !page.records.is_empty() && (size >= PAGE || of.idle_for.is_some()) {
+            // Who asks for a page does not wait for long, and what is idle goes a few at a time.
+            let is_late = clock::now().since(begun) >= self.sessions.options.response_timeout / 4;
+            let is_enough = size >= PAGE || is_late || of.idle_for.is_some();
+            if is_enough && !page.records.is_empty() {
                 break;
             }
         }
@@ -374,7 +376,7 @@ mod tests {
     async fn a_page_has_more_nodes_than_are_read_at_once() {
         let server = ZooKeeper::shared();
         let url = server.url_of(&server.chroot());
-        let options = ZooKeeperOptions::from_url(&url).unwrap();
+        let options = ZooKeeperOptions::from_url(&format!("{url}?response_timeout=1h")).unwrap();
         let store = JournalStore::new(Nodes::new(&options), options.retention);
         for number in 0..=AT_ONCE {
             let key = Key::new(format!("k{number}")).unwrap();

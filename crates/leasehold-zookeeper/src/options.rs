@@ -207,9 +207,8 @@ impl ZooKeeperOptions {
     /// [`Invalid`] for one that names no ZooKeeper, or with a parameter that there is not. It does not
     /// repeat what may be a part of a password.
     pub fn from_url(url: &str) -> Result<Self, Invalid> {
-        let encrypted = url.starts_with(ENCRYPTED);
-        let scheme = if encrypted { ENCRYPTED } else { PLAIN };
-        let rest = url.strip_prefix(scheme);
+        let encrypted = url.strip_prefix(ENCRYPTED);
+        let rest = encrypted.or_else(|| url.strip_prefix(PLAIN));
         let rest = rest.ok_or_else(|| invalid("cannot be read"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -217,7 +216,7 @@ impl ZooKeeperOptions {
             let why = "the URL of ZooKeeper cannot be read, and it has an @ after its first / or ?";
             return Err(not_encoded(why));
         }
-        let mut options = Self::new([] as [(&str, u16); 0]).tls(encrypted);
+        let mut options = Self::new([] as [(&str, u16); 0]).tls(encrypted.is_some());
         let mut servers = authority;
         if let Some((identity, after)) = authority.rsplit_once('@') {
             let (user, password) = identity.split_once(':').unwrap_or((identity, ""));
@@ -226,7 +225,7 @@ impl ZooKeeperOptions {
             options.access.set_login(Some(user), password);
             servers = after;
         }
-        let read = |text| server(text, usual_port(encrypted));
+        let read = |text| server(text, usual_port(options.encrypted));
         options.servers = servers.split(',').map(read).collect::<Result<_, _>>()?;
         let path = decoded(path)?;
         match path.trim_end_matches('/') {

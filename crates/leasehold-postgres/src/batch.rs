@@ -94,11 +94,11 @@ pub(crate) struct Step {
 
 impl Step {
     /// The parameters of the function `append`.
-    pub(crate) fn params<'a>(&'a self, commit_when: &'a i32) -> [Param<'a>; 9] {
+    pub(crate) fn params<'a>(&'a self, batch: &'a Batch) -> [Param<'a>; 9] {
         params![
             self.key => TEXT, NUMBER_OF_FORMAT => INT4, self.record => INT8, self.end => INT8,
-            self.entry => BYTEA, self.since => INT8, *commit_when => INT4, self.base => BYTEA,
-            self.replaced => INT8,
+            self.entry => BYTEA, self.since => INT8, batch.commit_when => INT4,
+            self.base => BYTEA, self.replaced => INT8,
         ]
     }
 }
@@ -216,7 +216,7 @@ impl Batch {
     }
 
     async fn send_alone(&self, step: &Step) -> Result<Row, StoreError> {
-        let rows = self.pool.ask(ONE, &step.params(&self.commit_when)).await?;
+        let rows = self.pool.ask(ONE, &step.params(self)).await?;
         rows.into_iter().next().ok_or_else(no_answer)
     }
 

@@ -90,7 +90,7 @@ impl Rows {
             return appended(part.key, &self.batch.take(step).await?);
         }
         let inboxes: Vec<_> = part.ring.iter().map(Inbox::as_str).collect();
-        let mut params = step.params(&self.batch.commit_when).to_vec();
+        let mut params = step.params(&self.batch).to_vec();
         params.extend(params![inboxes => TEXT_ARRAY]);
         match self.pool.query(APPEND_AND_RING, &params).await? {
             Ok(rows) => appended(part.key, rows.first().ok_or_else(no_answer)?),

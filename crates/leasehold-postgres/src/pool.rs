@@ -145,8 +145,10 @@ impl Pool {
             }
             // It did not wait for its standbys until the end.
             if let Some(warning) = warned.filter(|_| self.acknowledged().is_some()) {
-                return Err(unavailable(format!("PostgreSQL at {}: {warning}", self.server))
-                    .with_hint("check that its synchronous standbys are running and connected"));
+                return Err(
+                    unavailable(format!("PostgreSQL at {}: {warning}", self.server))
+                        .with_hint("check that its synchronous standbys are running and connected"),
+                );
             }
             left -= 1;
             if left == 0 || !is_undone {

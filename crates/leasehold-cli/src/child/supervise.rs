@@ -109,6 +109,7 @@ impl<'a> Supervision<'a> {
             self.end_all().await;
         }
         self.take_terminal_back();
+        self.tell_given_up();
         let end = watched
             .and_then(|()| self.child.reap())
             .map_err(|error| Failure::system(format!("cannot wait for the command: {error}")))?;
@@ -121,7 +122,6 @@ impl<'a> Supervision<'a> {
             Signal::HUP => hung_up,
             _ => self.terminal.as_ref().is_some_and(Terminal::is_ours),
         };
-        self.tell_given_up();
         let lost = self.policy.lost();
         let status = Status {
             typed: self.typed.filter(is_for_our_caller),

@@ -170,7 +170,9 @@ fn a_script_in_the_background_stops_with_a_command_that_reads() {
     let store = Store::memory();
     let mut terminal = shell(&store);
     let job = "sh -c \"read line < /dev/tty; exit 3\"";
-    terminal.types(&format!("set -b; sh -c '$L run k -- {job}; echo \"status=$?\"' &\n"));
+    terminal.types(&format!(
+        "set -b; sh -c '$L run k -- {job}; echo \"status=$?\"' &\n"
+    ));
     // What the shell says of it ends in that text.
     terminal.wait_for("Stopped");
     terminal.wait_for("status=$?");

@@ -64,7 +64,10 @@ fn a_terminal_that_claims_to_be_huge_is_refused() {
     let terminal = Terminal::spawn(in_shell(script, &store.command("top")));
     let (status, shown) = terminal.finish();
     assert_eq!(status.code(), Some(74), "{shown}");
-    says(shown, ["cannot use the terminal", "65535 columns and 65535 rows"]);
+    says(
+        shown,
+        ["cannot use the terminal", "65535 columns and 65535 rows"],
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

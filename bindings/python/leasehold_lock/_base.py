@@ -67,7 +67,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         """At the end of the process, ends what would wait for ever."""
 
     def _lock(self, of: str, keys: Iterable[str], options: LockOptions, **mode: Any) -> _Lock:
-        return self._makes(self, self._core.lock(of, keys, given=options, **mode))
+        return self._makes(self, self._core.lock(of, keys, options, **mode))
 
     def mutex(self, key: str, **options: Unpack[LockOptions]) -> _Lock:
         """A lock on ``key`` that one holds at a time. No I/O."""
@@ -125,7 +125,7 @@ class BaseClient(_NotPickled, Generic[_Lock, _Election]):
         """An election on ``key``, whose leader shows its ``note``. No I/O."""
         # Without one, too: whoever takes a leadership over does not show that of the leader before.
         given = {"note": "", **options}
-        return self._elects(self, self._core.lock("election", [key], given=given))
+        return self._elects(self, self._core.lock("election", [key], given))
 
     async def inspect(self, key: str) -> Inspection:
         """Reads who holds ``key`` and who waits for it."""

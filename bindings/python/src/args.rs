@@ -34,10 +34,10 @@ pub(crate) fn duration(what: &str, value: &Bound<'_, PyAny>) -> PyResult<Duratio
 /// knows the name. `None` stands for the default.
 pub(crate) fn options(
     of: &str,
-    given: Option<&Bound<'_, PyDict>>,
+    given: &Bound<'_, PyDict>,
     mut each: impl FnMut(&str, &Bound<'_, PyAny>) -> PyResult<bool>,
 ) -> PyResult<()> {
-    for (name, value) in given.into_iter().flatten() {
+    for (name, value) in given {
         let name: String = name.extract()?;
         let known = each(&name, &value);
         // No option takes `None`, so that it has set nothing.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::args::{duration, options};
 use crate::failure::Failure;
 use crate::leaders::Leaders;
-use crate::lock::{Lock, LockSpec};
+use crate::lock::Lock;
 use crate::logging;
 use crate::op::{NOTHING, Op, claims};
 
@@ -78,8 +78,7 @@ pub(crate) struct Client(pub(crate) Arc<Connections>);
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (url, given = None))]
-    fn new(url: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    fn new(url: &str, given: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (mut settings, mut builder) = (Settings::default(), CoreClient::builder().store(url));
         let set = |name: &str, value: &Bound<'_, PyAny>| {
             let (given, text) = (builder.clone(), || value.extract::<String>());
@@ -131,26 +130,21 @@ impl Client {
     }
 
     /// A lock on all these keys: a writer's, or with `permits` one that takes so many of so many.
-    #[pyo3(signature = (of, keys, *, shared = false, permits = None, given = None))]
+    #[pyo3(signature = (of, keys, given, *, shared = false, permits = None))]
     fn lock(
         &self,
         of: &str,
         keys: Vec<String>,
+        given: &Bound<'_, PyDict>,
         shared: bool,
         permits: Option<(u32, u32)>,
-        given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Lock> {
         let mode = match permits {
             Some((permits, take)) => Mode::permits(permits, take),
             None if shared => Mode::SHARED,
             None => Mode::EXCLUSIVE,
         };
-        let spec = LockSpec::new(of, keys, mode, given)?;
-        // A client that is not connected yet checks it with the first call.
-        if let Some(client) = self.0.connected() {
-            spec.check(client)?;
-        }
-        Ok(Lock::new(self.0.clone(), spec))
+        Lock::new(self.0.clone(), of, keys, mode, given)
     }
 
     /// Who holds a key, and who waits for it.

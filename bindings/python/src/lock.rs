@@ -18,8 +18,12 @@ use crate::failure::Failure;
 use crate::lease::Lease;
 use crate::op::Op;
 
-/// What a lock is made of.
-pub(crate) struct LockSpec {
+/// A lock of a client.
+#[pyclass(frozen)]
+pub(crate) struct Lock(Arc<Inner>);
+
+struct Inner {
+    connections: Arc<Connections>,
     /// Several are taken together.
     keys: Vec<String>,
     mode: Mode,
@@ -30,18 +34,19 @@ pub(crate) struct LockSpec {
     options: Vec<LockOption>,
 }
 
+type LockOption = Box<dyn Fn(CoreLock) -> Result<CoreLock, Error> + Send + Sync>;
+
 /// Who acquires: the secret of an owner, who may have it already, and the number of the work.
 #[derive(FromPyObject)]
 pub(crate) struct Who(Option<String>, Option<u64>);
 
-type LockOption = Box<dyn Fn(CoreLock) -> Result<CoreLock, Error> + Send + Sync>;
-
-impl LockSpec {
+impl Lock {
     pub(crate) fn new(
+        connections: Arc<Connections>,
         of: &str,
         keys: Vec<String>,
         mode: Mode,
-        given: Option<&Bound<'_, PyDict>>,
+        given: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         if keys.is_empty() {
             let no_key = Invalid::new("the multi-lock has no key", "name at least one key");
@@ -50,85 +55,68 @@ impl LockSpec {
         for key in &keys {
             Key::new(key).map_err(Failure::from)?;
         }
-        let (mut timeout, mut deadlock_timeout) = (None, None);
-        let mut options = Vec::<LockOption>::new();
+        let mut made = Inner {
+            connections,
+            keys,
+            mode,
+            timeout: None,
+            deadlock_timeout: None,
+            options: Vec::new(),
+        };
         args::options(of, given, |name, value| {
             let time = || duration(name, value);
             let text = || value.extract::<String>();
-            let set = &mut options;
             match name {
-                "timeout" => timeout = Some(time()?),
-                "deadlock_timeout" => deadlock_timeout = Some(time()?),
-                "ttl" => add(set, time()?, |lock, ttl| Ok(lock.with_ttl(*ttl))),
-                "max_hold" => add(set, time()?, |lock, max| Ok(lock.with_max_hold(*max))),
-                "min_hold" => add(set, time()?, |lock, min| Ok(lock.with_min_hold(*min))),
-                "label" => add(set, text()?, |lock, label| Ok(lock.with_label(label))),
-                "note" => add(set, text()?, |lock, note| lock.with_note(note)),
-                "unfair" if value.is_truthy()? => add(set, (), |lock, ()| Ok(lock.unfair())),
+                "timeout" => made.timeout = Some(time()?),
+                "deadlock_timeout" => made.deadlock_timeout = Some(time()?),
+                "ttl" => made.set(time()?, |lock, ttl| Ok(lock.with_ttl(*ttl))),
+                "max_hold" => made.set(time()?, |lock, max| Ok(lock.with_max_hold(*max))),
+                "min_hold" => made.set(time()?, |lock, min| Ok(lock.with_min_hold(*min))),
+                "label" => made.set(text()?, |lock, label| Ok(lock.with_label(label))),
+                "note" => made.set(text()?, |lock, note| lock.with_note(note)),
+                "unfair" if value.is_truthy()? => made.set((), |lock, ()| Ok(lock.unfair())),
                 "unfair" => {}
                 _ => return Ok(false),
             }
             Ok(true)
         })?;
-        Ok(Self {
-            keys,
-            mode,
-            timeout,
-            deadlock_timeout,
-            options,
-        })
-    }
-
-    pub(crate) fn check(&self, client: &CoreClient) -> Result<(), Failure> {
-        let nobody = Who(None, None);
-        Ok(self.lock(client, &nobody)?.on_all(&self.keys).map(drop)?)
-    }
-
-    /// The lock of this client on the first key. No I/O.
-    fn lock(&self, client: &CoreClient, Who(owner, work): &Who) -> Result<CoreLock, Failure> {
-        let mut lock = client.lock_of(&self.keys[0], self.mode)?;
-        for option in &self.options {
-            lock = option(lock)?;
+        // A client that is not connected yet checks it with the first call.
+        if let Some(client) = made.connections.connected() {
+            let lock = made.of_client(client, &Who(None, None))?;
+            lock.on_all(&made.keys).map(drop).map_err(Failure::from)?;
         }
-        if let Some(work) = work {
-            lock = lock.with_context(&ClaimContext::from_random(*work));
-        }
-        Ok(match owner {
-            Some(owner) => lock.with_owner(&Owner::parse(owner)?)?,
-            None => lock,
-        })
+        Ok(Self(Arc::new(made)))
     }
-}
 
-/// Adds an option with this value.
-fn add<T: Send + Sync + 'static>(
-    options: &mut Vec<LockOption>,
-    value: T,
-    set: fn(CoreLock, &T) -> Result<CoreLock, Error>,
-) {
-    options.push(Box::new(move |lock| set(lock, &value)));
-}
+    fn limit(&self, timeout: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+        match timeout {
+            forever if forever.is_none() => Ok(None),
+            default if default.eq(-1)? => Ok(self.0.timeout),
+            limit => duration("timeout", limit).map(Some),
+        }
+    }
 
-/// A lock of a client.
-#[pyclass(frozen)]
-pub(crate) struct Lock(Arc<Inner>);
-
-struct Inner {
-    connections: Arc<Connections>,
-    spec: LockSpec,
+    fn parts(&self, parts: &str) -> Result<LeaseParts<Any>, Failure> {
+        if self.0.keys.len() > 1 {
+            return Err(Failure::several_keys());
+        }
+        let read = serde_json::from_str(parts);
+        let hint = "give what hand_over() or parts() has returned, unchanged";
+        read.map_err(|_| Invalid::new("these are not the parts of a lease", hint).into())
+    }
 }
 
 #[pymethods]
 impl Lock {
     #[getter]
-    fn keys(&self) -> Vec<&str> {
-        self.0.spec.keys.iter().map(String::as_str).collect()
+    fn keys(&self) -> &[String] {
+        &self.0.keys
     }
 
     /// Whether its claims belong to the work of a thread or task.
     #[getter]
     fn detects_deadlocks(&self) -> bool {
-        self.0.spec.deadlock_timeout.is_some()
+        self.0.deadlock_timeout.is_some()
     }
 
     /// Waits for a lease: for a time, for ever (`None`), or as the lock does (-1). If a key is
@@ -137,7 +125,7 @@ impl Lock {
         let (lock, limit) = (self.0.clone(), self.limit(timeout)?);
         Ok(Op::new(async move {
             match lock.acquire(limit, &who).await {
-                Ok(None) if !or_none => Err(Failure::busy(&lock.spec.keys)),
+                Ok(None) if !or_none => Err(Failure::busy(&lock.keys)),
                 Err(failure) if or_none && failure.is_timeout() => Ok(None),
                 acquired => Ok(acquired?.map(Lease::new)),
             }
@@ -165,7 +153,7 @@ impl Lock {
             let recovered = match limit {
                 Some(Duration::ZERO) => {
                     let recovered = lock.try_recover(&parts).await?;
-                    recovered.ok_or_else(|| Failure::busy(&inner.spec.keys))?
+                    recovered.ok_or_else(|| Failure::busy(&inner.keys))?
                 }
                 _ => lock.recover(&parts, how).await?,
             };
@@ -174,32 +162,33 @@ impl Lock {
     }
 }
 
-impl Lock {
-    pub(crate) fn new(connections: Arc<Connections>, spec: LockSpec) -> Self {
-        Self(Arc::new(Inner { connections, spec }))
-    }
-
-    fn limit(&self, timeout: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
-        match timeout {
-            forever if forever.is_none() => Ok(None),
-            default if default.eq(-1)? => Ok(self.0.spec.timeout),
-            limit => duration("timeout", limit).map(Some),
-        }
-    }
-
-    fn parts(&self, parts: &str) -> Result<LeaseParts<Any>, Failure> {
-        if self.0.spec.keys.len() > 1 {
-            return Err(Failure::several_keys());
-        }
-        let read = serde_json::from_str(parts);
-        let hint = "give what hand_over() or parts() has returned, unchanged";
-        read.map_err(|_| Invalid::new("these are not the parts of a lease", hint).into())
-    }
-}
-
 impl Inner {
+    /// Adds an option with this value.
+    fn set<T: Send + Sync + 'static>(
+        &mut self,
+        value: T,
+        set: fn(CoreLock, &T) -> Result<CoreLock, Error>,
+    ) {
+        self.options.push(Box::new(move |lock| set(lock, &value)));
+    }
+
+    /// The lock of this client on the first key. No I/O.
+    fn of_client(&self, client: &CoreClient, who: &Who) -> Result<CoreLock, Failure> {
+        let (Who(owner, work), mut lock) = (who, client.lock_of(&self.keys[0], self.mode)?);
+        for option in &self.options {
+            lock = option(lock)?;
+        }
+        if let Some(work) = work {
+            lock = lock.with_context(&ClaimContext::from_random(*work));
+        }
+        Ok(match owner {
+            Some(owner) => lock.with_owner(&Owner::parse(owner)?)?,
+            None => lock,
+        })
+    }
+
     async fn lock(&self, who: &Who) -> Result<CoreLock, Failure> {
-        self.spec.lock(self.connections.client().await?, who)
+        self.of_client(self.connections.client().await?, who)
     }
 
     /// The lock, and how its claim waits: for what connecting leaves of that time.
@@ -215,7 +204,7 @@ impl Inner {
             let connected = began.map(|began| clock::now().since(began));
             how = how.within(limit.saturating_sub(connected.unwrap_or_default()));
         }
-        if let Some(after) = self.spec.deadlock_timeout {
+        if let Some(after) = self.deadlock_timeout {
             how = how.deadlock_timeout(after);
         }
         Ok((lock, how))
@@ -228,7 +217,7 @@ impl Inner {
     ) -> Result<Option<MultiLease<Any>>, Failure> {
         let (lock, how) = self.begin(limit, who).await?;
         let waits = limit != Some(Duration::ZERO);
-        Ok(match &*self.spec.keys {
+        Ok(match &*self.keys {
             [_] if waits => Some(lock.lock_opts(how).await?.into()),
             [_] => lock.try_lock().await?.map(MultiLease::from),
             keys if waits => Some(lock.on_all(keys)?.lock_opts(how).await?),

@@ -36,9 +36,12 @@ impl Failure {
         Self::new(ErrorKind::Closed, message).hint("connect again, in a loop of this process")
     }
 
-    pub(crate) fn several_keys() -> Self {
+    pub(crate) fn unless_single<T>(keys: &[T]) -> Result<(), Self> {
         let message = "a lease on several keys cannot be handed over or recovered";
-        Invalid::new(message, "lock each key by itself").into()
+        match keys {
+            [_] => Ok(()),
+            _ => Err(Invalid::new(message, "lock each key by itself").into()),
+        }
     }
 
     /// Of several keys, the library does not say which is busy.

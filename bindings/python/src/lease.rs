@@ -73,10 +73,9 @@ impl Lease {
     }
 
     /// Fails if it is lost or released. No round trip.
-    fn check(&self) -> PyResult<()> {
+    fn check(&self) -> Result<(), Failure> {
         let checked = self.0.look(|lease| self.0.check(lease));
-        let released = || Err(self.0.released("hold"));
-        checked.unwrap_or_else(released).map_err(PyErr::from)
+        checked.unwrap_or_else(|| Err(self.0.released("hold")))
     }
 
     /// Waits until it is lost: no if it is released first, or this time is over.
@@ -113,7 +112,7 @@ impl Lease {
 
     /// What another process needs to go on with it, which is a secret.
     fn parts(&self) -> Result<String, Failure> {
-        self.0.is_single()?;
+        Failure::unless_single(&self.0.tokens)?;
         let parts = self.0.look(|lease| lease.leases()[0].parts());
         let parts = parts.ok_or_else(|| self.0.released("hand_over"))?;
         Ok(written(&parts?))
@@ -121,7 +120,7 @@ impl Lease {
 
     /// Gives it away, by the client that has it.
     fn hand_over(&self, client: &Client) -> Result<Op, Failure> {
-        self.0.is_single()?;
+        Failure::unless_single(&self.0.tokens)?;
         let (inner, taken) = (self.0.clone(), self.0.take());
         let client = Mutex::new(client.0.connected().cloned());
         Ok(Op::new(async move {
@@ -161,13 +160,6 @@ impl Inner {
 
     fn released(&self, operation: &str) -> Failure {
         Failure::released(self.key(), operation)
-    }
-
-    fn is_single(&self) -> Result<(), Failure> {
-        match self.tokens.len() {
-            1 => Ok(()),
-            _ => Err(Failure::several_keys()),
-        }
     }
 
     /// What is seen of the lease until its release begins.

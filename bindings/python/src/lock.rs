@@ -97,9 +97,7 @@ impl Lock {
     }
 
     fn parts(&self, parts: &str) -> Result<LeaseParts<Any>, Failure> {
-        if self.0.keys.len() > 1 {
-            return Err(Failure::several_keys());
-        }
+        Failure::unless_single(&self.0.keys)?;
         let read = serde_json::from_str(parts);
         let hint = "give what hand_over() or parts() has returned, unchanged";
         read.map_err(|_| Invalid::new("these are not the parts of a lease", hint).into())

@@ -181,10 +181,6 @@ _TIMES = {"at", "asked", "since", "deadline", "kept_until"}
 _clients: weakref.WeakValueDictionary[int, BaseClient[Any, Any]] = weakref.WeakValueDictionary()
 
 
-_after = {"after_in_parent": _native.forked_here, "after_in_child": _native.forked_there}
-os.register_at_fork(before=_native.fork_begins, **_after)
-
-
 @atexit.register
 def _release_at_exit() -> None:
     # A copy, since threads that go on may make others meanwhile.

@@ -170,7 +170,7 @@ impl Bridge {
         outcome
     }
 
-    /// Takes a step of each. The interpreter is left meanwhile: who forks may need it to go on.
+    /// Takes a step of each. The interpreter is left to other threads meanwhile.
     fn drive(&self, py: Python<'_>, calls: Vec<Pending>) -> PyResult<()> {
         let runtime = background::enter().map_err(Failure::from);
         let steps: Vec<_> = py.detach(|| {

@@ -3,26 +3,21 @@
 //! A child has no other thread than the one that forks. What another thread has locked or begun to
 //! initialise at that time stays so in the child for ever. So a fork waits until no thread is inside
 //! of the library, and keeps the thread that drives the runtime in a task that does nothing.
+//!
+//! The C library calls the hooks, as the last before the fork and the first after it. Hooks of Python
+//! let code of others run in between, which may fork or make calls: other hooks, handlers of signals.
 
 use std::cell::Cell;
 use std::mem::forget;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
-use std::thread;
 use std::time::Duration;
 
 use leasehold::background;
-use pyo3::prelude::*;
+use leasehold_store::fork::around_forks;
 
 /// Threads that wait for a call read it, while they drive that. Who forks writes.
 static DRIVING: RwLock<()> = RwLock::new(());
-
-/// Whether a thread forks: one at a time.
-static FORKS: AtomicBool = AtomicBool::new(false);
-
-/// How often another looks whether that one is done.
-const TURN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The runtime runs nothing that takes long: if it does not pause within this time, the process
 /// forks all the same.
@@ -44,14 +39,13 @@ pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
     }
 }
 
-/// Before a fork, on the thread that forks. Another may make the first call of this process before it
-/// forks: so nobody drives then, whether or not the runtime is there by now.
-#[pyfunction]
-pub(crate) fn fork_begins(py: Python<'_>) {
-    // Who forks may need the interpreter to go on, as in hooks of others.
-    while FORKS.swap(true, Ordering::Acquire) {
-        py.detach(|| thread::park_timeout(TURN_INTERVAL));
-    }
+pub(crate) fn rest_at_forks() {
+    around_forks(begins, forked_here, forked_there);
+}
+
+/// On the thread that forks. Another may make the first call of this process before it forks: so
+/// nobody drives then, whether or not the runtime is there by now.
+extern "C" fn begins() {
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
     let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);
     let resume = background::running().map(|runtime| {
@@ -65,23 +59,20 @@ pub(crate) fn fork_begins(py: Python<'_>) {
         let _ = is_paused.recv_timeout(PATIENCE);
         resume
     });
-    FORKING.set(Some(Rest(nobody_drives, resume)));
+    let rest = Some(Rest(nobody_drives, resume));
+    // Where the thread ends nothing can be kept: it forks all the same.
+    let _ = FORKING.try_with(|forking| forking.set(rest));
 }
 
-/// After a fork, in the process that has forked.
-#[pyfunction]
-pub(crate) fn forked_here() {
-    if FORKING.take().is_some() {
-        FORKS.store(false, Ordering::Release);
-    }
+/// In the process that has forked.
+extern "C" fn forked_here() {
+    drop(FORKING.try_with(Cell::take));
 }
 
-/// After a fork, in the child: nobody is there to be resumed.
-#[pyfunction]
-pub(crate) fn forked_there() {
-    if let Some(Rest(nobody_drives, resume)) = FORKING.take() {
+/// In the child: nobody is there to be resumed.
+extern "C" fn forked_there() {
+    if let Ok(Some(Rest(nobody_drives, resume))) = FORKING.try_with(Cell::take) {
         drop(nobody_drives);
         forget(resume);
-        FORKS.store(false, Ordering::Release);
     }
 }

@@ -27,7 +27,6 @@ mod _native {
         bridge::Bridge,
         client::Client,
         clock::advance,
-        fork::{fork_begins, forked_here, forked_there},
         leaders::Leaders,
         lease::{HandedOver, Lease},
         lock::Lock,
@@ -39,6 +38,7 @@ mod _native {
     #[pymodule_init]
     fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         let _ = leasehold_store::fork::Process::this();
+        super::fork::rest_at_forks();
         leasehold::background::on_thread_start(super::leave_signals);
         Ok(())
     }

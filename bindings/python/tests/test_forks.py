@@ -109,7 +109,7 @@ def test_two_hundred_forks_of_a_parent_in_each_state(tmp_path, url):
     assert counter.read_text() == "200"
 
 
-# The hooks before a fork run from the last to the first: that one after the library's.
+# One forks while another is in a hook before its fork.
 TWO_FORKS = """
 import os, sys, threading, time
 begun = threading.Event()
@@ -182,6 +182,47 @@ print("done")
 
 def test_the_first_call_is_made_while_another_thread_forks():
     command = [sys.executable, "-W", "ignore", "-c", FIRST_CALL, "memory:"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+# A hook of others makes calls and forks itself, as handlers of signals do that come to a hook: on the
+# thread that forks, before its fork and after it, in both processes.
+IN_HOOKS = """
+import os, signal, sys
+client, within = None, False
+
+def hook():
+    global within
+    if client and not within:
+        within = True
+        with client.mutex("hook", timeout=40):
+            fork()
+        within = False
+
+def fork():
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # It ends one that hangs.
+        client.mutex("child", timeout=40).lease().release()
+        os._exit(7)
+    assert os.waitpid(child, 0)[1] == 7 << 8
+
+# Before the import: of the hooks before a fork the last is the first, of those after it the first.
+os.register_at_fork(before=hook, after_in_parent=hook, after_in_child=hook)
+import leasehold_lock as lh
+
+client = lh.connect(sys.argv[1])
+for _ in range(3):
+    fork()
+with client.mutex("hook"), client.mutex("child"):
+    print("done")
+client.close()
+"""
+
+
+def test_hooks_of_others_fork_and_make_calls(url):
+    command = [sys.executable, "-W", "ignore", "-c", IN_HOOKS, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("done\n", "")
 

@@ -99,6 +99,13 @@ impl Process {
     }
 }
 
+/// From now on calls these around each fork: before it, after it in the process that forks, and in
+/// the child, where a hook may do only what a handler of a signal may do.
+pub fn around_forks(before: extern "C" fn(), here: extern "C" fn(), there: extern "C" fn()) {
+    // Without memory for them, forks go on without.
+    let _ = system::pthread_atfork(Some(before), Some(here), Some(there));
+}
+
 /// A value of which each process has its own: a forked child does not use its parent's.
 #[derive(Debug)]
 pub struct PerProcess<T>(Chain<(Process, T)>);

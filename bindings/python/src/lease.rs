@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold::{
-    Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease,
+    Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, Loss, LossSignal, MultiLease,
     Released, background,
 };
 use leasehold_store::sync::lock;
@@ -190,11 +190,12 @@ impl Inner {
         self.lease.try_write().ok()?.take()
     }
 
-    /// The same, after what is asked of it at this time.
+    /// The same, after what is asked of it at this time. A forked child does not wait for who asked in
+    /// its parent, and has no lease.
     async fn taken(&self, taken: Option<MultiLease<Any>>) -> Option<MultiLease<Any>> {
         match taken {
-            Some(lease) => Some(lease),
-            None => self.lease.write().await.take(),
+            None if self.signal.reason() != Some(Loss::Forked) => self.lease.write().await.take(),
+            taken => taken,
         }
     }
 

@@ -227,6 +227,37 @@ def test_hooks_of_others_fork_and_make_calls(url):
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
+# A thread of the parent asks for a renewal, which its children do not wait for.
+ASKED = """
+import contextlib, signal, threading, time
+client = lh.connect(url)
+lease = client.mutex("k").lease()
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+renewing = threading.Thread(target=lease.renew)
+renewing.start()
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # It ends one that hangs.
+        with contextlib.suppress(lh.Closed):
+            assert not lease.release()
+        with contextlib.suppress(lh.Closed, lh.Lost):
+            lease.hand_over()
+        os._exit(7)
+    assert os.waitpid(child, 0)[1] == 7 << 8
+    time.sleep(0.01)
+os.kill(int(sys.argv[2]), signal.SIGCONT)
+renewing.join()
+print(lease.release())
+client.close()
+"""
+
+
+def test_a_child_releases_while_its_parent_renews(tmp_path, own_server):
+    server = str(own_server.process.pid)
+    assert run(tmp_path, ASKED, own_server.url, server) == "True\n"
+
+
 PARENT = """
 client = lh.connect(url)
 lease = client.mutex("k", ttl=1 if url.startswith("redis") else 300).lease()

@@ -64,9 +64,8 @@ impl Connections {
 /// connections for another second or two, and who uses a client for each directory would run out.
 impl Drop for Connections {
     fn drop(&mut self) {
-        if let (Some(client), Some(runtime)) = (self.connected().cloned(), background::running()) {
-            runtime.spawn(async move { client.shutdown(LEFT_BEHIND).await });
-            background::nudge();
+        if let Some(client) = self.connected().cloned() {
+            background::spawn(async move { client.shutdown(LEFT_BEHIND).await });
         }
     }
 }

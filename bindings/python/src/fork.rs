@@ -27,8 +27,8 @@ thread_local! {
     static FORKING: Cell<Option<Rest>> = const { Cell::new(None) };
 }
 
-/// That nobody drives, and what lets the runtime go on, if there is one.
-struct Rest(RwLockWriteGuard<'static, ()>, Option<Sender<()>>);
+/// That nobody drives, and what lets the runtime go on.
+struct Rest(RwLockWriteGuard<'static, ()>, Sender<()>);
 
 /// Until dropped, no thread forks: this one is inside of the library. `None`: one is about to.
 pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
@@ -48,17 +48,14 @@ pub(crate) fn rest_at_forks() {
 extern "C" fn begins() {
     // Those who drive a call have let go of the interpreter, and do not need it to go on.
     let nobody_drives = DRIVING.write().unwrap_or_else(PoisonError::into_inner);
-    let resume = background::running().map(|runtime| {
-        let (paused, is_paused) = mpsc::channel();
-        let (resume, resumed) = mpsc::channel();
-        runtime.spawn(async move {
-            let _ = paused.send(());
-            let _: Result<(), _> = resumed.recv();
-        });
-        background::nudge();
-        let _ = is_paused.recv_timeout(PATIENCE);
-        resume
+    let (paused, is_paused) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel();
+    // Where there is no runtime this is dropped, and nobody waits for it.
+    background::spawn(async move {
+        let _ = paused.send(());
+        let _ = resumed.recv();
     });
+    let _ = is_paused.recv_timeout(PATIENCE);
     let rest = Some(Rest(nobody_drives, resume));
     // Where the thread ends nothing can be kept: it forks all the same.
     let _ = FORKING.try_with(|forking| forking.set(rest));

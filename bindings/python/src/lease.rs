@@ -239,11 +239,9 @@ impl HandedOver {
 
 impl Drop for HandedOver {
     fn drop(&mut self) {
-        let client = lock(&self.client).take();
-        if let (Some(client), Some(runtime)) = (client, background::running()) {
+        if let Some(client) = lock(&self.client).take() {
             let parts = self.parts.clone();
-            runtime.spawn(async move { client.release_by_parts(&parts).await });
-            background::nudge();
+            background::spawn(async move { client.release_by_parts(&parts).await });
         }
     }
 }

@@ -78,14 +78,21 @@ fn begin_thread() {
     BEGINS.get().into_iter().for_each(|begin| begin());
 }
 
+/// Begins work that nobody waits for: on the runtime, if this process has started it.
+pub fn spawn(work: impl Future<Output: Send + 'static> + Send + 'static) {
+    if let Some(runtime) = running() {
+        runtime.spawn(work);
+        nudge();
+    }
+}
+
 /// The runtime, if this process has started it.
-#[must_use]
-pub fn running() -> Option<&'static Handle> {
+fn running() -> Option<&'static Handle> {
     BACKGROUND.get()?.runtime.get().map(Runtime::handle)
 }
 
 /// Something was begun on a thread that does not wait for it.
-pub fn nudge() {
+pub(crate) fn nudge() {
     if let Some(background) = BACKGROUND.get() {
         background.nudge();
     }

@@ -36,6 +36,9 @@ struct Inner {
 
 type LockOption = Box<dyn Fn(CoreLock) -> Result<CoreLock, Error> + Send + Sync>;
 
+/// How a lock gets an option with this value.
+type Set<T> = fn(CoreLock, &T) -> Result<CoreLock, Error>;
+
 /// Who acquires: the secret of an owner, who may have it already, and the number of the work.
 #[derive(FromPyObject)]
 pub(crate) struct Who(Option<String>, Option<u64>);
@@ -161,12 +164,7 @@ impl Lock {
 }
 
 impl Inner {
-    /// Adds an option with this value.
-    fn set<T: Send + Sync + 'static>(
-        &mut self,
-        value: T,
-        set: fn(CoreLock, &T) -> Result<CoreLock, Error>,
-    ) {
+    fn set<T: Send + Sync + 'static>(&mut self, value: T, set: Set<T>) {
         self.options.push(Box::new(move |lock| set(lock, &value)));
     }
 

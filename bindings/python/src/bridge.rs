@@ -162,12 +162,11 @@ impl Bridge {
         if pending.is_empty() {
             py.detach(|| thread::park_timeout(CHILD_INTERVAL));
         }
-        let mut outcome = Ok(());
-        for call in pending.into_values() {
+        let ended = pending.into_values().map(|call| {
             forget(call.work);
-            outcome = outcome.and(settle(call.future.bind(py), Err(Failure::forked())));
-        }
-        outcome
+            settle(call.future.bind(py), Err(Failure::forked()))
+        });
+        ended.fold(Ok(()), Result::and)
     }
 
     /// Takes a step of each. The interpreter is left to other threads meanwhile.

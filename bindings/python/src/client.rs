@@ -1,13 +1,14 @@
 //! A client: what it connects with, and the connection of this process.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Client as CoreClient, ClientBuilder, Mode, Settings, background};
 use leasehold_store::clock;
 use leasehold_store::fork::PerProcess;
+use leasehold_store::sync::lock;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use tokio::sync::OnceCell;
@@ -26,18 +27,30 @@ const LEFT_BEHIND: Duration = Duration::from_secs(5);
 /// The connections of a client: a forked child opens its own with its first call.
 pub(crate) struct Connections {
     builder: ClientBuilder,
-    of_process: PerProcess<OnceCell<CoreClient>>,
+    of_process: PerProcess<Opening>,
     is_closed: AtomicBool,
 }
 
+/// A client, how many tries to connect it have failed, and how the last one has.
+type Opening = (OnceCell<CoreClient>, Mutex<(u64, Option<Failure>)>);
+
 impl Connections {
     pub(crate) async fn client(&self) -> Result<&CoreClient, Failure> {
-        let connect = async || match self.is_closed.load(Ordering::SeqCst) {
-            true => Err(Failure::closed()),
-            false => Ok(self.builder.clone().connect().await?),
+        let (client, failed) = self.of_process.get_or_init(Opening::default);
+        let before = client.get().is_none().then(|| lock(failed).0);
+        let connect = async || {
+            let (tries, failure) = lock(failed).clone();
+            match failure {
+                _ if self.is_closed.load(Ordering::SeqCst) => Err(Failure::closed()),
+                // Others have tried while this call waited: by turns the last would wait for all.
+                Some(failure) if before != Some(tries) => Err(failure),
+                _ => {
+                    let opened = self.builder.clone().connect().await.map_err(Failure::from);
+                    opened.inspect_err(|it| *lock(failed) = (tries + 1, Some(it.clone())))
+                }
+            }
         };
-        let connection = self.of_process.get_or_init(OnceCell::new);
-        let client = connection.get_or_try_init(connect).await?;
+        let client = client.get_or_try_init(connect).await?;
         // It may have been closed while it connected, when there was nothing to close.
         if self.is_closed.load(Ordering::SeqCst) {
             let _nothing_is_held = client.shutdown(Duration::ZERO).await;
@@ -56,7 +69,7 @@ impl Connections {
 
     /// The client, if this process is connected.
     pub(crate) fn connected(&self) -> Option<&CoreClient> {
-        self.of_process.get()?.get()
+        self.of_process.get()?.0.get()
     }
 }
 

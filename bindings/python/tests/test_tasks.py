@@ -10,6 +10,7 @@ import inspect
 import os
 import random
 import signal
+import socket
 import time
 import warnings
 import weakref
@@ -290,6 +291,29 @@ def test_a_client_that_is_closed_while_it_connects_is_closed(own_server):
             await acquired
 
     asyncio.run(whole())
+
+
+def test_calls_that_come_while_it_connects_fail_together():
+    """By turns each would wait for those before it, whatever its own time-out is."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/"
+
+        async def scenario():
+            client = lh.aio.connect(url, operation_timeout=0.2)
+
+            async def seconds(calls):
+                began = time.monotonic()
+                acquired = (client.mutex("k").acquire(timeout=1) for _ in range(calls))
+                failed = await asyncio.gather(*acquired, return_exceptions=True)
+                assert all(type(error) is lh.Unavailable and error.hint for error in failed)
+                return time.monotonic() - began
+
+            # Those who come later try again.
+            alone = [await seconds(1), await seconds(1)]
+            assert await seconds(30) < 10 * max(alone)
+            await client.close()
+
+        asyncio.run(scenario())
 
 
 def test_where_there_is_no_loop_it_says_so(url):

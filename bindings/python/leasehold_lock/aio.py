@@ -117,7 +117,9 @@ class Client(BaseClient[Lock, Election]):
                 "leasehold_lock.aio needs a running asyncio event loop of this process: "
                 "use leasehold_lock.connect elsewhere, also under trio"
             ) from None
-        bridge = self._bridge = self._bridge or _Bridge.of(loop)
+        bridge = self._bridge
+        if bridge is None or bridge.is_inherited and bridge.loop is not loop:
+            bridge = self._bridge = _Bridge.of(loop)
         if bridge.loop is not loop:
             raise RuntimeError(f"{self!r} belongs to {bridge.loop!r}, and was called in {loop!r}")
         return await bridge.run(op)
@@ -153,6 +155,9 @@ async def _end(task: asyncio.Future[Any], *others: asyncio.Future[Any]) -> BaseE
 
 class _Bridge:
     """The bridge of one event loop: see ``src/bridge.rs``. It is closed with its loop."""
+
+    #: Whether it is that of a parent, in a forked child.
+    is_inherited = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self._core = loop, _native.Bridge()
@@ -197,8 +202,12 @@ _bridges: weakref.WeakValueDictionary[int, _Bridge] = weakref.WeakValueDictionar
 
 
 def _refuse_in_child() -> None:
-    """Ends what a forked child awaits of its parent, if the child goes on in its parent's loop."""
+    """Ends what a forked child awaits of its parent, if the child goes on in its parent's loop.
+
+    In a loop of its own a client has another bridge there.
+    """
     for bridge in list(_bridges.values()):
+        bridge.is_inherited = True
         # It may be closed, or be that of another thread, which is not there.
         with contextlib.suppress(RuntimeError):
             bridge.loop.call_soon(bridge._core.drain)

@@ -399,6 +399,33 @@ def test_a_child_does_not_await_for_ever_what_its_parent_has_begun(tmp_path, url
     assert run(tmp_path, IN_A_TASK, url) == ""
 
 
+# The child has a loop of its own: while that of its parent runs, and after that.
+IN_ANOTHER_LOOP = """
+import asyncio
+client = lh.aio.connect(url)
+lock = client.mutex("k")
+async def use():
+    async with lock as lease:
+        return lease.token
+def fork(before):
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if asyncio.run(use()) > before else 8)
+    assert os.waitpid(child, 0)[1] == 7 << 8
+async def main():
+    before = await use()
+    async with client.mutex("other") as lease:
+        fork(before)
+        lease.check()
+    return before
+fork(asyncio.run(main()))
+"""
+
+
+def test_a_client_of_a_loop_of_its_parent_connects_anew_in_that_of_a_child(tmp_path, url):
+    assert run(tmp_path, IN_ANOTHER_LOOP, url) == ""
+
+
 def test_a_killed_parent_holds_nothing_although_its_child_lives(tmp_path, url):
     text = """
 client = lh.connect(url)

@@ -166,6 +166,7 @@ async fn several_keys_are_not_claimed_where_one_is_foreign() {
 #[tokio::test]
 async fn a_watched_key_is_forgotten_with_its_watch() {
     let (server, store) = fresh().await;
+    let (_ear, _pushes) = listen(&store).await;
     let key = key("k");
     let kind = || server.query::<String>(&["TYPE", "leasehold:lock:k"]);
     store.watch(&key, Duration::from_secs(60)).await.unwrap();

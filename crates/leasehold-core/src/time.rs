@@ -113,6 +113,11 @@ instant! {
     Moment
 }
 
+impl Moment {
+    /// No deadline. An `Option` takes twice as much, and a client may have very many of them.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+}
+
 /// The state of a store at a step: its clock, when it grants, and its last token.
 ///
 /// A store that may have lost its holders is *closed* for a while: see [`crate::ServerMarker`]. A plain

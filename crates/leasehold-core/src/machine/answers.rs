@@ -34,12 +34,12 @@ impl ClaimMachine {
     }
 
     fn handle_asked(&mut self, now: Moment, to: &Transmit, heard: Result<Response, Failure>) {
-        let adopts = matches!(self.ask.as_deref(), Some(Command::Renew(_)));
-        let waits = matches!(self.ask.as_deref(), Some(Command::Claim(claim)) if claim.wait);
         let Stage::Waiting(waiter) = &mut self.stage else {
             // It was given up meanwhile.
             return;
         };
+        let adopts = matches!(*waiter.ask, Command::Renew(_));
+        let waits = matches!(&*waiter.ask, Command::Claim(claim) if claim.wait);
         let heard = match heard {
             // A definite no: to the only request, nothing was changed.
             Err(Failure::Refused) => return self.end_as(End::Refused, self.sends == 1, now),
@@ -86,7 +86,7 @@ impl ClaimMachine {
                 self.end_as(End::Refused, false, now);
             }
             (Stage::Waiting(waiter), None) => waiter.handle_failure(now, failure),
-            (Stage::Held(renewal), None) => renewal.handle_unanswered(now),
+            (Stage::Held(renewal), None) => renewal.handle_unanswered(now, self.seed),
             (Stage::Waiting(waiter), Some(heard)) => {
                 waiter.handle_reply(now, to.sent, Request::Renew(renew.ttl), &heard);
             }
@@ -104,7 +104,7 @@ impl ClaimMachine {
         };
         let reply = match heard {
             Ok(heard) => heard.reply,
-            Err(failure) => return leaving.handle_failure(now, failure),
+            Err(failure) => return leaving.handle_failure(now, failure, self.seed),
         };
         // Of one that was lost before nobody knows what has ended it.
         let valid = !matches!(self.known, Some(LeaseState::Lost(_)));
@@ -219,9 +219,8 @@ impl ClaimMachine {
                 match waiter.outcome {
                     Some(Ok(granted)) => {
                         let terms = self.terms.clone();
-                        let renewal = Renewal::new(now, terms, granted, in_flight, self.seed);
+                        let renewal = Renewal::new(now, terms, granted, in_flight);
                         self.stage = Stage::Held(renewal);
-                        self.ask = None;
                         self.arrival = Some(granted.arrival);
                     }
                     Some(Err(end)) => {

@@ -139,7 +139,7 @@ impl ClaimMachine {
         {
             renewal.handle_other(|renewal| match said.filter(|_| counts) {
                 Some(heard) => renewal.handle_reply(now, to.sent, renew.ttl, &heard.reply),
-                None => renewal.handle_unanswered(now),
+                None => renewal.handle_unanswered(now, self.seed),
             });
         }
         let reply = said.map(|heard| heard.reply);

@@ -24,8 +24,6 @@ use crate::{Arrival, Claim, ClaimId, Command, Moment, Renew, Rotate, Token};
 pub struct ClaimMachine {
     pub(super) terms: Arc<Terms>,
     pub(super) seed: u64,
-    /// What brings it into being, until it is granted.
-    pub(super) ask: Option<Arc<Command>>,
     pub(super) identity: Identity,
     pub(super) stage: Stage,
     /// How often it was asked for.
@@ -125,9 +123,8 @@ impl ClaimMachine {
     ) -> Self {
         Self {
             seed: deadlines.seed,
-            ask: Some(Arc::new(ask)),
             identity,
-            stage: Stage::Waiting(Box::new(Waiter::new(&terms, &deadlines, now))),
+            stage: Stage::Waiting(Box::new(Waiter::new(ask, &terms, &deadlines, now))),
             sends: 0,
             settled: false,
             used: false,
@@ -330,7 +327,7 @@ impl ClaimMachine {
                 Request::Claim => {
                     self.sends = self.sends.saturating_add(1);
                     let end = waiter.poll_timeout().unwrap_or(now);
-                    return Some(send(self.ask.clone()?, RequestKind::Ask, end.since(now)));
+                    return Some(send(waiter.ask.clone(), RequestKind::Ask, end.since(now)));
                 }
                 Request::Renew(ttl) => (ttl, false),
             },

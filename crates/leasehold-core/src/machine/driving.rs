@@ -14,25 +14,26 @@ impl<T> KeyMachine<T> {
     /// Returns when to call [`KeyMachine::handle_timeout`] and [`KeyMachine::poll_transmit`] next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Moment> {
-        self.due
+        Some(self.due).filter(|due| *due != Moment::NEVER)
     }
 
     /// Handles that time has passed. Early calls are allowed. What is next due is known again when
     /// [`KeyMachine::poll_transmit`] has returned `None`.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if self.due.is_none_or(|due| now < due) {
+        if now < self.due {
             return;
         }
         for at in 0..self.claims.len() {
-            if self.claims[at].due.is_some_and(|due| due <= now) {
+            if self.claims[at].due <= now {
                 self.claims[at].claim.handle_timeout(now);
                 self.settle(at, now);
             }
         }
     }
 
-    fn earliest(&self) -> Option<Moment> {
-        self.claims.iter().filter_map(|entry| entry.due).min()
+    fn earliest(&self) -> Moment {
+        let due = self.claims.iter().map(|entry| entry.due).min();
+        due.unwrap_or(Moment::NEVER)
     }
 
     /// Returns the next request to send for a claim that no task drives, if one is due. Its result
@@ -43,11 +44,11 @@ impl<T> KeyMachine<T> {
         now: Moment,
         mut fresh: impl FnMut() -> Option<ClaimId>,
     ) -> Option<(ClaimNumber, Transmit)> {
-        if self.due.is_none_or(|due| now < due) {
+        if now < self.due {
             return None;
         }
         for at in 0..self.claims.len() {
-            if self.claims[at].due.is_some_and(|due| due <= now) {
+            if self.claims[at].due <= now {
                 let transmit = self.claims[at].claim.poll_transmit(now, &mut fresh);
                 self.settle(at, now);
                 if let Some(transmit) = transmit {
@@ -93,7 +94,8 @@ impl<T> KeyMachine<T> {
         entry.arrival = entry.claim.arrival();
         // A task that asks or releases sees to that itself.
         let sees_to_it = (1..UNCOUNTED).contains(&entry.drivers) && passes_by(entry.phase);
-        entry.due = entry.claim.poll_timeout().filter(|_| !sees_to_it);
+        let due = entry.claim.poll_timeout().filter(|_| !sees_to_it);
+        entry.due = due.unwrap_or(Moment::NEVER);
         let (is, due) = ((entry.phase, entry.run), entry.due);
         if was != is {
             self.passing = self.passing + u32::from(passes_by(is.0)) - u32::from(passes_by(was.0));
@@ -102,7 +104,7 @@ impl<T> KeyMachine<T> {
         self.due = if few {
             self.earliest()
         } else {
-            self.due.into_iter().chain(due).min()
+            self.due.min(due)
         };
     }
 }

@@ -87,7 +87,7 @@ pub struct KeyMachine<T> {
     /// By number.
     claims: VecDeque<Entry<T>>,
     /// When to call it next; never too late.
-    due: Option<Moment>,
+    due: Moment,
     /// Those that have changed, and were not seen since.
     changed: VecDeque<ClaimNumber>,
     /// How many are behind a claim that is not known, or not yet.
@@ -109,7 +109,7 @@ struct Entry<T> {
     run: Run,
     /// Whether it is behind a claim that is not known, or not yet.
     astray: bool,
-    due: Option<Moment>,
+    due: Moment,
     /// So many tasks send its requests themselves; [`UNCOUNTED`], once there were so many.
     drivers: u16,
     /// Whether the first of them, which has made it, is still to begin.
@@ -135,7 +135,7 @@ impl<T> Default for KeyMachine<T> {
     fn default() -> Self {
         Self {
             claims: VecDeque::new(),
-            due: None,
+            due: Moment::NEVER,
             changed: VecDeque::new(),
             astray: 0,
             passing: 0,
@@ -193,7 +193,7 @@ impl<T> KeyMachine<T> {
             arrival: None,
             run: Run::None,
             astray: false,
-            due: None,
+            due: Moment::NEVER,
             drivers: 1,
             fresh: true,
             owned: true,

@@ -23,7 +23,8 @@ pub(super) struct Releasing {
     pub(super) reports: bool,
     /// Whether the last request was refused.
     pub(super) refused: bool,
-    backoff: Backoff,
+    /// Once a request has failed.
+    backoff: Option<Box<Backoff>>,
 }
 
 impl Releasing {
@@ -33,7 +34,6 @@ impl Releasing {
         another: Option<Command>,
         now: Moment,
         until: Moment,
-        seed: u64,
         reports: bool,
     ) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Releasing {
             held: false,
             reports,
             refused: false,
-            backoff: Backoff::new(RELEASE_AGAIN.0, RELEASE_AGAIN.1, seed),
+            backoff: None,
         }
     }
 
@@ -76,14 +76,16 @@ impl Releasing {
     }
 
     /// Handles a failed release: it is repeated after a pause.
-    pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure) {
+    pub(super) fn handle_failure(&mut self, now: Moment, failure: Failure, seed: u64) {
         self.in_flight = false;
         if failure != Failure::Unanswered {
             // It was not taken, so it has not released anything.
             self.sends = self.sends.saturating_sub(1);
         }
         self.refused = failure == Failure::Refused;
-        self.due = now + self.backoff.pause();
+        let (base, cap) = RELEASE_AGAIN;
+        let backoff = || Box::new(Backoff::new(base, cap, seed));
+        self.due = now + self.backoff.get_or_insert_with(backoff).pause();
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Moment> {

@@ -22,24 +22,19 @@ pub(super) struct Renewal {
     overtaken: bool,
     validity: Validity,
     in_flight: bool,
-    due: Option<Moment>,
+    due: Moment,
     state: LeaseState,
     /// What a push said that proved nothing.
     doubt: Option<Loss>,
-    backoff: Backoff,
+    /// While renewals are not answered.
+    backoff: Option<Box<Backoff>>,
 }
 
 impl Renewal {
     /// A lease that is known to be granted at `now`. If it still lives on the waiter TTL, it needs
     /// a first renewal whatever the policy. `in_flight`: a request of its waiting time is still
     /// unanswered.
-    pub(super) fn new(
-        now: Moment,
-        terms: Arc<Terms>,
-        granted: Granted,
-        in_flight: bool,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(now: Moment, terms: Arc<Terms>, granted: Granted, in_flight: bool) -> Self {
         let validity = granted.validity;
         // Counted as validity is: the answer may have been long under way.
         let asked = validity.counted_from(terms.ttl).min(now);
@@ -49,10 +44,10 @@ impl Renewal {
             overtaken: in_flight,
             validity,
             in_flight,
-            due: granted.confirm_at.or_else(|| renew_at(&terms, asked)),
+            due: (granted.confirm_at).unwrap_or_else(|| renew_at(&terms, asked)),
             state: LeaseState::Held,
             doubt: None,
-            backoff: Backoff::new(RENEW_AGAIN, terms.ttl / RENEW_AGAIN_PART, seed),
+            backoff: None,
             terms,
         }
     }
@@ -89,14 +84,13 @@ impl Renewal {
     /// By how much to renew it now, if that is due. Each renewal must be answered by
     /// [`Renewal::handle_reply`] or [`Renewal::handle_unanswered`].
     pub(super) fn poll_transmit(&mut self, now: Moment) -> Option<Duration> {
-        let due = self.due.is_some_and(|due| now >= due);
-        if !due || self.in_flight || self.is_lost() {
+        if now < self.due || self.in_flight || self.is_lost() {
             return None;
         }
         let ttl = self.ttl_at(now);
         if ttl.is_zero() {
             // Nothing more may be asked for.
-            self.due = None;
+            self.due = Moment::NEVER;
             return None;
         }
         self.in_flight = true;
@@ -110,8 +104,8 @@ impl Renewal {
             return None;
         }
         let end = self.validity.until();
-        let due = self.due.filter(|_| !self.in_flight);
-        Some(due.map_or(end, |due| due.min(end)))
+        let due = if self.in_flight { end } else { self.due };
+        Some(due.min(end))
     }
 
     /// Time has passed. Tolerates early calls.
@@ -129,7 +123,7 @@ impl Renewal {
         let until = self.validity.until() + drift_allowance(self.terms.ttl);
         match self.hold_until() {
             _ if !self.is_automatic() => Loss::Expired,
-            Some(end) if self.due.is_none() || until >= end => Loss::MaxHold,
+            Some(end) if self.due == Moment::NEVER || until >= end => Loss::MaxHold,
             _ => Loss::Unanswered,
         }
     }
@@ -138,7 +132,7 @@ impl Renewal {
     pub(super) fn handle_reply(&mut self, now: Moment, sent: Moment, ttl: Duration, reply: &Reply) {
         self.in_flight = false;
         let overtaken = std::mem::take(&mut self.overtaken);
-        self.backoff.reset();
+        self.backoff = None;
         if self.is_lost() {
             return;
         }
@@ -178,12 +172,14 @@ impl Renewal {
 
     /// A renewal got no answer: the lease is unknown, and asked for again until
     /// its validity ends.
-    pub(super) fn handle_unanswered(&mut self, now: Moment) {
+    pub(super) fn handle_unanswered(&mut self, now: Moment, seed: u64) {
         self.in_flight = false;
         self.overtaken = false;
         if !self.is_lost() {
             self.state = LeaseState::Unknown;
-            self.due = Some(now + self.backoff.pause());
+            let cap = self.terms.ttl / RENEW_AGAIN_PART;
+            let backoff = || Box::new(Backoff::new(RENEW_AGAIN, cap, seed));
+            self.due = now + self.backoff.get_or_insert_with(backoff).pause();
         }
     }
 
@@ -193,7 +189,7 @@ impl Renewal {
     pub(super) fn handle_doubt(&mut self, at: Moment, loss: Loss) {
         if self.is_automatic() && !self.is_lost() {
             self.doubt = Some(loss);
-            self.due = Some(self.due.map_or(at, |due| due.min(at)));
+            self.due = self.due.min(at);
         }
     }
 
@@ -201,7 +197,7 @@ impl Renewal {
     /// unless asking would prolong what its caller did not ask to be prolonged.
     pub(super) fn handle_reset(&mut self, now: Moment) {
         if self.is_automatic() {
-            self.due = Some(now);
+            self.due = now;
         }
     }
 
@@ -227,22 +223,24 @@ impl Renewal {
         self.allowed(now, ttl)
     }
 
-    fn next_due(&self, sent: Moment) -> Option<Moment> {
+    fn next_due(&self, sent: Moment) -> Moment {
         let reaches = |end| sent + self.terms.ttl >= end;
-        // Whether the last renewal has asked for all that is left.
-        let is_last = self.hold_until().is_some_and(reaches);
-        renew_at(&self.terms, sent).filter(|_| !is_last)
+        match self.hold_until() {
+            // The last renewal has asked for all that is left.
+            Some(end) if reaches(end) => Moment::NEVER,
+            _ => renew_at(&self.terms, sent),
+        }
     }
 }
 
 /// When to renew what was asked for at `sent`, if it is renewed by itself.
-fn renew_at(terms: &Terms, sent: Moment) -> Option<Moment> {
+fn renew_at(terms: &Terms, sent: Moment) -> Moment {
     let RenewalPolicy::Automatic(share) = terms.policy else {
-        return None;
+        return Moment::NEVER;
     };
     let share = if share.is_nan() { RENEW_AT } else { share };
     let interval = terms.ttl.mul_f64(share.clamp(0.01, 0.9));
     let due = sent + interval;
     let grid = (crate::time::micros(interval) / GRID).max(1);
-    Some(Moment(due.0 - due.0 % grid))
+    Moment(due.0 - due.0 % grid)
 }

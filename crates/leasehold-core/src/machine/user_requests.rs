@@ -160,7 +160,7 @@ impl ClaimMachine {
         };
         let another = self.identity.ids().nth(1).map(release);
         let release = release(self.identity.id());
-        let leaving = Releasing::new(release, another, now, until, self.seed, reports);
+        let leaving = Releasing::new(release, another, now, until, reports);
         self.stage = Stage::Leaving(leaving);
         self.changes.clear();
     }

@@ -1,5 +1,6 @@
 //! A claim until its grant: requests, heartbeats and time-outs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::push_validation::LastAnswer;
@@ -8,13 +9,15 @@ use super::timing::{
 };
 use super::types::{Deadlines, End, Failure, Granted, Request, Response, RunNews, Terms};
 use crate::{
-    Arrival, Backoff, Capacity, Moment, Push, Reply, Standing, StoreTime, Token, Validity,
+    Arrival, Backoff, Capacity, Command, Moment, Push, Reply, Standing, StoreTime, Token, Validity,
 };
 
 /// One claim before its grant: sends requests, keeps its place, polls when the claim ahead can
 /// expire, and decides which pushes to trust.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
+    /// What brings the claim into being.
+    pub(super) ask: Arc<Command>,
     lease_ttl: Duration,
     /// The TTL while waiting; renewed at a third.
     waiter_ttl: Duration,
@@ -66,8 +69,9 @@ struct Place {
 
 impl Waiter {
     /// A claim that has not been asked for yet.
-    pub(super) fn new(terms: &Terms, deadlines: &Deadlines, now: Moment) -> Self {
+    pub(super) fn new(ask: Command, terms: &Terms, deadlines: &Deadlines, now: Moment) -> Self {
         Self {
+            ask: Arc::new(ask),
             lease_ttl: terms.ttl,
             waiter_ttl: terms.waiter_ttl,
             give_up: deadlines.give_up,

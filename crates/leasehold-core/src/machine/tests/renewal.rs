@@ -37,7 +37,7 @@ fn grant(ttl: Duration, confirm_at: Option<Moment>) -> Granted {
 
 /// Granted at once, with the answer that comes then; asked for at second 0.
 fn granted(now: Moment, terms: Terms) -> Renewal {
-    Renewal::new(now, terms.into(), grant(TTL, None), false, 1)
+    Renewal::new(now, terms.into(), grant(TTL, None), false)
 }
 
 /// The same at second 0.
@@ -54,7 +54,7 @@ fn at_most(max_hold: Duration) -> Renewal {
 fn pushed(policy: RenewalPolicy, in_flight: bool) -> Renewal {
     let terms = Terms { policy, ..terms() };
     let granted = grant(WAITER, Some(at(3)));
-    Renewal::new(at(2), terms.into(), granted, in_flight, 1)
+    Renewal::new(at(2), terms.into(), granted, in_flight)
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_store_that_does_not_know_the_grant_any_more_does_not_keep_the_lease() {
         assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
     };
     let given_up = |renewal: &mut Renewal| {
-        renewal.handle_unanswered(at(3));
+        renewal.handle_unanswered(at(3), 1);
         assert_eq!(renewal.poll_transmit(at(4)), Some(TTL));
     };
     let ways: [Way; 3] = [(false, &never_asked), (true, &answered), (true, &given_up)];
@@ -175,7 +175,7 @@ fn without_answers_it_is_unknown_then_lost() {
         }
         if renewal.poll_transmit(now).is_some() {
             tries += 1;
-            renewal.handle_unanswered(now);
+            renewal.handle_unanswered(now, 1);
             assert_eq!(renewal.state(), Unknown);
         }
         now = renewal.poll_timeout().unwrap();
@@ -193,7 +193,7 @@ fn without_answers_it_is_unknown_then_lost() {
 fn unknown_becomes_held_again() {
     let mut renewal = direct(THIRD);
     assert!(renewal.poll_transmit(at(10)).is_some());
-    renewal.handle_unanswered(at(12));
+    renewal.handle_unanswered(at(12), 1);
     assert!(renewal.poll_transmit(at(13)).is_some());
     renewal.handle_reply(at(14), at(13), TTL, &standing(7, Some(7)));
     assert_eq!(renewal.state(), Held);

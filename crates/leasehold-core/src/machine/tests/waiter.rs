@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use super::{DEADLINES, WAITER, at, but, heard, place, terms};
+use super::{DEADLINES, TTL, WAITER, at, but, heard, place, terms};
 use crate::machine::types::{Granted, Request};
 use crate::machine::waiter::Waiter;
 use crate::machine::{End, Failure, Response};
 use crate::{
-    Arrival, Capacity, ClaimId, Key, Moment, Proof, Push, Reply, Standing, StoreTime, Token,
-    drift_allowance,
+    Arrival, Capacity, Claim, ClaimId, Command, Key, Mode, Moment, Proof, Push, Reply, Standing,
+    StoreTime, Token, drift_allowance,
 };
 
 const RENEW: Request = Request::Renew(WAITER);
@@ -16,7 +16,9 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn waiter(give_up: Option<Moment>) -> Waiter {
-    Waiter::new(&terms(), &but(DEADLINES, |it| it.give_up = give_up), at(0))
+    let ask = Command::Claim(Claim::new(ClaimId::from_random(1), Mode::EXCLUSIVE, TTL));
+    let deadlines = but(DEADLINES, |it| it.give_up = give_up);
+    Waiter::new(ask, &terms(), &deadlines, at(0))
 }
 
 fn standing(position: u64, left: u64) -> Reply {

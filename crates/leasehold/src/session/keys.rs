@@ -4,9 +4,10 @@
 //! Different keys share nothing but, by chance, a shard, which is locked only to find a key and to
 //! list its next deadline. Lock order: a key, then its shard. No two keys are locked at once.
 
+use std::borrow::Borrow;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasher;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use leasehold_core::{Key, KeyMachine, Moment};
@@ -20,9 +21,12 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, lock};
 /// More than there are cores in most machines.
 const SHARDS: usize = 64;
 
+/// No deadline.
+const NEVER: Moment = Moment(u64::MAX);
+
 #[derive(Debug, Default)]
 struct Shard {
-    keys: HashMap<Key, Arc<KeySlot>>,
+    keys: HashSet<ByKey>,
     /// By deadline, and by address, since deadlines may come twice.
     timers: BTreeMap<(Moment, usize), Arc<KeySlot>>,
 }
@@ -31,28 +35,43 @@ struct Shard {
 #[derive(Debug)]
 pub(super) struct KeySlot {
     pub(super) key: Key,
-    shard: usize,
     state: Mutex<KeyState>,
 }
 
-#[derive(Debug, Default)]
+/// The slot of a key, to be found by that. A map would have the key a second time.
+#[derive(Debug)]
+struct ByKey(Arc<KeySlot>);
+
+impl Borrow<Key> for ByKey {
+    fn borrow(&self) -> &Key {
+        &self.0.key
+    }
+}
+
+impl Hash for ByKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key.hash(state);
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
+
+#[derive(Debug)]
 pub(super) struct KeyState {
     pub(super) machine: KeyMachine<Arc<ClaimSlot>>,
     /// Few keys have watchers.
     pub(super) watched: Option<Arc<Watched>>,
-    listed: Listed,
-}
-
-/// What its shard knows of a key.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    /// It has no deadline.
-    #[default]
-    Idle,
-    /// Its next deadline.
-    Due(Moment),
+    shard: u8,
     /// It is not in its shard any more, and another may be.
-    Gone,
+    gone: bool,
+    /// The deadline by which its shard has it.
+    listed: Moment,
 }
 
 /// What those share who watch a key or poll for it, with a claim or without one.
@@ -72,6 +91,17 @@ pub(super) struct Watched {
 }
 
 impl KeySlot {
+    fn new(key: Key, shard: usize) -> Self {
+        let state = Mutex::new(KeyState {
+            machine: KeyMachine::default(),
+            watched: None,
+            shard: shard as u8,
+            gone: false,
+            listed: NEVER,
+        });
+        Self { key, state }
+    }
+
     /// Tells the watchers that the key may have changed.
     pub(super) fn wake_watchers(&self) {
         if let Some(watched) = &self.lock().watched {
@@ -122,18 +152,16 @@ impl Keys {
     ) -> T {
         let at = self.shard_of(key);
         loop {
-            let new = || {
-                Arc::new(KeySlot {
-                    key: key.clone(),
-                    shard: at,
-                    state: Mutex::default(),
-                })
-            };
             let mut shard = self.shard(at);
-            let home = shard.keys.entry(key.clone()).or_insert_with(new).clone();
+            let found = shard.keys.get(key).map(|it| it.0.clone());
+            let home = found.unwrap_or_else(|| {
+                let new = Arc::new(KeySlot::new(key.clone(), at));
+                shard.keys.insert(ByKey(new.clone()));
+                new
+            });
             drop(shard);
             let mut state = home.lock();
-            if state.listed != Listed::Gone {
+            if !state.gone {
                 return begin(&home, &mut state);
             }
         }
@@ -141,14 +169,14 @@ impl Keys {
 
     pub(super) fn find(&self, key: &Key) -> Option<Arc<KeySlot>> {
         let shard = self.shard(self.shard_of(key));
-        shard.keys.get(key).cloned()
+        shard.keys.get(key).map(|it| it.0.clone())
     }
 
     /// Every key: the one walk by which a reset, a shutdown and a lost connection reach them.
     pub(super) fn all(&self) -> Vec<Arc<KeySlot>> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            all.extend(lock(shard).keys.values().cloned());
+            all.extend(lock(shard).keys.iter().map(|it| it.0.clone()));
         }
         all
     }
@@ -156,26 +184,23 @@ impl Keys {
     /// Lists the next deadline of a key. One without claims and watchers is gone.
     pub(super) fn list(&self, home: &Arc<KeySlot>, state: &mut KeyState) -> Option<Moment> {
         let due = state.machine.poll_timeout();
-        let unused = state.machine.is_empty() && state.watched.is_none();
-        let listed = match due {
-            _ if unused => Listed::Gone,
-            Some(due) => Listed::Due(due),
-            None => Listed::Idle,
-        };
-        if listed == state.listed {
+        let gone = state.machine.is_empty() && state.watched.is_none();
+        let listed = due.filter(|_| !gone).unwrap_or(NEVER);
+        if (listed, gone) == (state.listed, state.gone) {
             return due;
         }
         let address = Arc::as_ptr(home).addr();
-        let mut shard = self.shard(home.shard);
-        if let Listed::Due(was) = state.listed {
-            shard.timers.remove(&(was, address));
+        let mut shard = self.shard(state.shard.into());
+        if state.listed != NEVER {
+            shard.timers.remove(&(state.listed, address));
         }
-        match listed {
-            Listed::Due(due) => drop(shard.timers.insert((due, address), home.clone())),
-            Listed::Gone => drop(shard.keys.remove(&home.key)),
-            Listed::Idle => {}
+        if listed != NEVER {
+            shard.timers.insert((listed, address), home.clone());
         }
-        state.listed = listed;
+        if gone {
+            shard.keys.remove(&home.key);
+        }
+        (state.listed, state.gone) = (listed, gone);
         due
     }
 
@@ -206,6 +231,6 @@ mod tests {
     #[cfg(target_pointer_width = "64")]
     fn a_key_and_its_claim_are_small() {
         let bytes = (size_of::<KeySlot>(), size_of::<ClaimSlot>());
-        assert!(bytes.0 + bytes.1 <= 320, "{bytes:?}");
+        assert!(bytes.0 <= 136 && bytes.1 <= 160, "{bytes:?}");
     }
 }

@@ -83,7 +83,7 @@ impl Session {
             }
             let mut claim = self.claim(request, deadlines, waits, progress.is_some())?;
             claim.rejoined = claims.rejoined();
-            let Err(end) = claim.await_grant(progress).await? else {
+            let Err(end) = claim.await_grant(deadlines, progress).await? else {
                 return Ok(Ok(claim));
             };
             match claims.after(end) {
@@ -96,7 +96,7 @@ impl Session {
                     sleep(pause.min(deadlines.left(clock::now()))).await;
                 }
                 Err(end @ End::Busy(_)) => return Ok(Err(end)),
-                Err(end) => return Err(claim.failed(request, end)),
+                Err(end) => return Err(claim.failed(request, end, deadlines)),
             }
         }
     }
@@ -119,15 +119,14 @@ impl Session {
                     owner: request.owner.clone(),
                 }),
             };
-            let begin = |machine: &mut Machine, number, slot, now| {
+            let claim = ClaimHandle::new(self, request, false, |machine, number, slot, now| {
                 let terms = request.terms.clone();
                 machine.adopt(number, slot, id.clone(), rotate, terms, deadlines, now);
-            };
-            let claim = ClaimHandle::new(self, request, deadlines, false, begin);
-            match claim.await_grant(None).await? {
+            });
+            match claim.await_grant(deadlines, None).await? {
                 Ok(()) => Ok(Ok(claim)),
                 Err(end @ (End::Gone | End::Superseded)) => Ok(Err(end)),
-                Err(end) => Err(claim.failed(request, end)),
+                Err(end) => Err(claim.failed(request, end, deadlines)),
             }
         };
         let (acquiring, _under_way) = self.acquiring(request);
@@ -159,8 +158,7 @@ impl Session {
         let begin = |machine: &mut Machine, number, slot, now| {
             machine.claim(number, slot, claim, terms, deadlines, now);
         };
-        let claim = ClaimHandle::new(self, request, deadlines, tells_position, begin);
-        Ok(claim)
+        Ok(ClaimHandle::new(self, request, tells_position, begin))
     }
 
     /// Waits until what this client has on its way out of `key` now has left, until `end` at
@@ -186,8 +184,11 @@ impl Session {
 
 impl ClaimHandle {
     /// Drives the claim until its lease can be handed out, or it has ended.
-    pub(super) async fn await_grant(&self, progress: OnProgress<'_>) -> Outcome<()> {
-        let deadlines = &self.deadlines;
+    pub(super) async fn await_grant(
+        &self,
+        deadlines: Deadlines,
+        progress: OnProgress<'_>,
+    ) -> Outcome<()> {
         loop {
             let limit = deadlines.stop.map(|stop| stop.since(clock::now()));
             let begin = |_: &mut ClaimMachine, _| None;
@@ -206,17 +207,20 @@ impl ClaimHandle {
             if !self.session.listening.load(Ordering::SeqCst) {
                 self.session.wake.notify_one();
             }
-            Box::pin(self.wait_in_line(progress)).await?;
+            Box::pin(self.wait_in_line(deadlines, progress)).await?;
         }
     }
 
     /// Waits until the claim does not stand in line any more; not for ever, if there is no
     /// watchdog that keeps it there.
-    async fn wait_in_line(&self, progress: OnProgress<'_>) -> Result<(), StoreError> {
+    async fn wait_in_line(
+        &self,
+        deadlines: Deadlines,
+        progress: OnProgress<'_>,
+    ) -> Result<(), StoreError> {
         let (mut seen, mut late) = (0, 0);
         loop {
-            let left = self.deadlines.left_to_wait(clock::now());
-            let limit = WATCHDOG_LOOK.min(left);
+            let limit = WATCHDOG_LOOK.min(deadlines.left_to_wait(clock::now()));
             match timeout(limit, self.slot.moved(seen)).await {
                 Ok(None) => return Ok(()),
                 Ok(Some(position)) => {
@@ -226,7 +230,7 @@ impl ClaimHandle {
                     }
                 }
                 // Its caller withdraws it, whoever keeps it.
-                Err(_) if self.deadlines.left_to_wait(clock::now()).is_zero() => return Ok(()),
+                Err(_) if deadlines.left_to_wait(clock::now()).is_zero() => return Ok(()),
                 Err(_) if self.session.is_kept() => late = 0,
                 Err(_) if late == WATCHDOG_LATE_LOOKS => return Err(Closed::NotDriven.error()),
                 Err(_) => late += 1,
@@ -235,10 +239,15 @@ impl ClaimHandle {
     }
 
     /// Why there is no lease.
-    pub(super) fn failed(&self, request: &AcquireRequest, end: End) -> StoreError {
+    pub(super) fn failed(
+        &self,
+        request: &AcquireRequest,
+        end: End,
+        deadlines: Deadlines,
+    ) -> StoreError {
         let unanswered = || {
             let in_line = self.with(|claim, _| claim.arrival().is_some());
-            call_unanswered(&request.terms, self.deadlines, in_line)
+            call_unanswered(&request.terms, deadlines, in_line)
         };
         match end {
             End::TimedOut => timed_out(),

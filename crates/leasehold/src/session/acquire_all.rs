@@ -61,8 +61,9 @@ impl Session {
             let claim = span.in_scope(|| self.claim(request, deadlines, false, false));
             claims.push(claim.map_err(|error| (at, error))?);
         }
-        let failed =
-            |at: usize, claims: &[ClaimHandle], end| (at, claims[at].failed(&requests[at], end));
+        let failed = |at: usize, claims: &[ClaimHandle], end| {
+            (at, claims[at].failed(&requests[at], end, deadlines))
+        };
         let mut asked = false;
         loop {
             let mut sent = Vec::with_capacity(claims.len());
@@ -91,7 +92,7 @@ impl Session {
         }
         // Each is checked once more; all or none.
         for (at, claim) in claims.iter().enumerate() {
-            let granted = claim.await_grant(None).await;
+            let granted = claim.await_grant(deadlines, None).await;
             match granted.map_err(|error| (at, error))? {
                 Ok(()) => {}
                 // One by one another is asked for.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::{
-    Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, Deadlines, End, Failure, GRACE,
-    Key, Moment, Phase, Transmit, written,
+    Change, ChangeId, Changed, ClaimId, ClaimMachine, ClaimNumber, End, Failure, GRACE, Key,
+    Moment, Phase, Transmit, written,
 };
 
 use super::claim_slot::{Carried, ClaimSlot};
@@ -24,8 +24,6 @@ pub(crate) struct ClaimHandle {
     home: Arc<KeySlot>,
     /// What is seen of it.
     pub(crate) slot: Arc<ClaimSlot>,
-    /// Those of the call that has made it.
-    pub(super) deadlines: Deadlines,
     /// How often a claim of its call had lost its place before.
     pub(crate) rejoined: u32,
 }
@@ -35,7 +33,6 @@ impl ClaimHandle {
     pub(super) fn new(
         session: &Arc<Session>,
         request: &AcquireRequest,
-        deadlines: Deadlines,
         tells_position: bool,
         begin: impl FnOnce(&mut Machine, ClaimNumber, Arc<ClaimSlot>, Moment),
     ) -> Self {
@@ -51,7 +48,6 @@ impl ClaimHandle {
             session: session.clone(),
             home,
             slot,
-            deadlines,
             rejoined: 0,
         }
     }

@@ -16,7 +16,7 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Operation, StoreError};
 use crate::loss::LossSignal;
 use crate::session::claim_handle::ClaimHandle;
-use crate::session::request::{AcquireRequest, check_rotation, id_taken};
+use crate::session::request::{check_rotation, id_taken};
 use crate::session::unanswered;
 use crate::settings::check_ttl;
 use crate::store::Acknowledged;
@@ -40,8 +40,6 @@ use crate::store::Acknowledged;
 #[must_use = "a lease that is dropped is released"]
 pub struct Lease<K: LeaseKind = Exclusive> {
     pub(crate) claim: ClaimHandle,
-    mode: Mode,
-    pub(crate) reentrant: bool,
     waited: Duration,
     kind: PhantomData<fn() -> K>,
 }
@@ -109,7 +107,7 @@ impl Lease {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(self) -> Result<Lease<Shared>, Error> {
-        if self.reentrant {
+        if self.claim.reentrant {
             let why = "the lease of a re-entrant lock cannot become a reader";
             let invalid = Invalid::new(why, "use a read-write lock");
             return Err(self.error(Operation::Downgrade, invalid.into()));
@@ -119,19 +117,16 @@ impl Lease {
             self.replace_id(Operation::Downgrade).await?;
         }
         self.change(Operation::Downgrade, Change::Downgrade).await?;
-        let mut reader = self.cast();
-        reader.mode = Mode::SHARED;
-        Ok(reader)
+        self.claim.slot.downgrade();
+        Ok(self.cast())
     }
 }
 
 impl<K: LeaseKind> Lease<K> {
     /// A lease that its caller does not have in hand yet.
-    pub(crate) fn new(claim: ClaimHandle, request: &AcquireRequest, waited: Duration) -> Self {
+    pub(crate) fn new(claim: ClaimHandle, waited: Duration) -> Self {
         Self {
             claim,
-            mode: request.mode,
-            reentrant: request.secret.is_some(),
             waited,
             kind: PhantomData,
         }
@@ -139,13 +134,7 @@ impl<K: LeaseKind> Lease<K> {
 
     /// The same lease, as one of another kind.
     fn cast<J: LeaseKind>(self) -> Lease<J> {
-        Lease {
-            claim: self.claim,
-            mode: self.mode,
-            reentrant: self.reentrant,
-            waited: self.waited,
-            kind: PhantomData,
-        }
+        Lease::new(self.claim, self.waited)
     }
 
     /// Returns the key.
@@ -164,7 +153,7 @@ impl<K: LeaseKind> Lease<K> {
     /// Returns the mode of the lease; for permits, how many of how many.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.claim.slot.mode()
     }
 
     /// Returns whether the lease is valid now. No round trip.

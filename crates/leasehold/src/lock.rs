@@ -162,7 +162,7 @@ impl Lock {
         let acquired = session.acquire(request, deadlines, progress, deadlocked);
         let claim = acquired.await.map_err(|error| self.error(error))?;
         claim.deliver();
-        Ok(Lease::new(claim, request, waited()))
+        Ok(Lease::new(claim, waited()))
     }
 
     pub(crate) fn error(&self, error: StoreError) -> Error {

@@ -155,8 +155,7 @@ impl<K: LeaseKind> MultiLock<K> {
         match together.map_err(|(part, error)| failed(part)(error))? {
             Ok(claims) => {
                 let waited = clock::now().since(deadlines.began);
-                let leases = claims.into_iter().zip(&requests);
-                let leases = leases.map(|(claim, request)| Lease::new(claim, request, waited));
+                let leases = claims.into_iter().map(|it| Lease::new(it, waited));
                 return Ok(self.lease(leases.collect()));
             }
             Err(End::Busy(_)) if !deadlines.waits() => return Err(self.lock.error(timed_out())),
@@ -201,7 +200,7 @@ impl<K: LeaseKind> MultiLock<K> {
                 acquired = session.acquire(request, deadlines, progress, deadlocked) => acquired,
             };
             let claim = acquired.map_err(Operation::Acquire.failed_on(&request.key))?;
-            leases.push(Lease::new(claim, request, waited()));
+            leases.push(Lease::new(claim, waited()));
         }
         Ok(leases.iter().all(Lease::is_valid))
     }

@@ -153,7 +153,7 @@ impl<K: LeaseKind> Lease<K> {
             version,
             token: self.claim.slot.token(),
             mode: self.mode(),
-            reentrant: self.reentrant,
+            reentrant: self.claim.reentrant,
             handed_over,
         }
     }
@@ -276,7 +276,7 @@ impl Lock {
         let adopted = self.session.adopt(&request, id, version, deadlines).await;
         let claim = adopted.map_err(|error| self.adopt_error(error))?;
         let waited = clock::now().since(deadlines.began);
-        Ok(Lease::new(claim, &request, waited))
+        Ok(Lease::new(claim, waited))
     }
 
     /// Has a lease that was taken over show the note of this lock, if it has one. Without an answer

@@ -24,6 +24,8 @@ pub(crate) struct ClaimHandle {
     home: Arc<KeySlot>,
     /// What is seen of it.
     pub(crate) slot: Arc<ClaimSlot>,
+    /// Whether its owner may claim the key again.
+    pub(crate) reentrant: bool,
     /// How often a claim of its call had lost its place before.
     pub(crate) rejoined: u32,
 }
@@ -48,6 +50,7 @@ impl ClaimHandle {
             session: session.clone(),
             home,
             slot,
+            reentrant: request.secret.is_some(),
             rejoined: 0,
         }
     }

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::error::{ErrorKind, StoreError};
 use crate::fork::Process;
 use crate::store::{Acknowledged, Answer};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, sleep_anywhere};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock, sleep_anywhere};
 
 /// What came of a request: an answer, what the store or the connection said, or nothing in time.
 pub(super) type Carried = Result<Answer, Option<StoreError>>;
@@ -22,7 +22,10 @@ pub(super) type Carried = Result<Answer, Option<StoreError>>;
 #[derive(Debug)]
 pub(crate) struct ClaimSlot {
     pub(super) number: ClaimNumber,
+    /// In which it was claimed.
     pub(super) mode: Mode,
+    /// Whether the writer has become a reader.
+    downgraded: AtomicBool,
     /// Whether the caller wants progress for each position in the queue.
     tells_position: bool,
     process: Process,
@@ -86,6 +89,7 @@ impl ClaimSlot {
         Self {
             number,
             mode,
+            downgraded: AtomicBool::new(false),
             tells_position,
             process,
             changed: Notify::new(),
@@ -209,6 +213,18 @@ impl ClaimSlot {
             return Moment(0);
         }
         Moment(self.valid_until.load(Ordering::Acquire))
+    }
+
+    /// Of the lease.
+    pub(crate) fn mode(&self) -> Mode {
+        match self.downgraded.load(Ordering::Acquire) {
+            true => Mode::SHARED,
+            false => self.mode,
+        }
+    }
+
+    pub(crate) fn downgrade(&self) {
+        self.downgraded.store(true, Ordering::Release);
     }
 
     pub(crate) fn token(&self) -> Token {

@@ -9,7 +9,7 @@ use crate::time::micros;
 /// ("equal jitter").
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backoff {
-    /// Both in microseconds, since each lease has one of these.
+    /// Both in microseconds.
     base: u64,
     cap: u64,
     tries: u32,

@@ -67,7 +67,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         loop {
             match self.next_of_all().await {
-                Signal::TSTP => sys::stop_self(),
+                Signal::TSTP | Signal::TTIN => sys::stop_self(),
                 Signal::CONT => {}
                 signal => return signal,
             }

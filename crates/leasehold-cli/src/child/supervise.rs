@@ -70,7 +70,7 @@ impl<'a> Supervision<'a> {
         printer: &'a Printer,
     ) -> Result<Self, Failure> {
         // Before that, so that nothing that the child does is missed.
-        signals.hear(&[Signal::TSTP, Signal::CONT])?;
+        signals.hear(&[Signal::TSTP, Signal::TTIN, Signal::CONT])?;
         let terminal = Terminal::open();
         let program = start.program;
         // To come so far may have taken longer than the lease.
@@ -195,8 +195,10 @@ impl<'a> Supervision<'a> {
                 // A failure shows when the change is read.
                 _ = self.child.reports.readable() => {}
                 signal = self.signals.next_of_all() => match signal {
-                    Signal::TSTP => {
-                        self.child.signal(signal);
+                    // By SIGTTIN a command beside ours stops all of our group: ours would run on with
+                    // a lease that nobody renews, and nobody ends it with that.
+                    Signal::TSTP | Signal::TTIN => {
+                        self.child.signal(Signal::TSTP);
                         if self.child.end.is_some() && self.terminal.is_some() {
                             // Nobody reports that these have stopped.
                             sys::stop_self();
@@ -281,7 +283,7 @@ impl<'a> Supervision<'a> {
             tokio::select! {
                 signal = self.signals.next_of_all() => match signal {
                     // All of it is to go, and nothing of it is stopped.
-                    Signal::TSTP | Signal::CONT => {}
+                    Signal::TSTP | Signal::TTIN | Signal::CONT => {}
                     _ => {
                         self.asked = Some(signal);
                         return;

@@ -181,6 +181,27 @@ fn a_script_in_the_background_stops_with_a_command_that_reads() {
     leave(terminal);
 }
 
+/// Nobody would renew the lease of one that runs on, or end it with that.
+#[test]
+fn the_other_commands_of_that_script_stop_too() {
+    let store = Store::memory();
+    let lines = [
+        "#!/bin/sh",
+        "\"$L\" run a -- sh -c 'touch up; exec sleep 600' &",
+        "until test -e up; do sleep 0.02; done",
+        "\"$L\" run b -- sh -c 'read line < /dev/tty'",
+    ];
+    let script = store.program("script", &lines.join("\n"));
+    let mut terminal = shell(&store);
+    terminal.types(&format!("set -b; {} &\n", script.display()));
+    terminal.wait_for("Stopped");
+    let sleeper = "ps -t $(tty) -o stat=,comm= | grep -q '^T.*sleep'";
+    terminal.types(&format!("until {sleeper}; do sleep 0.1; done; echo st\"\"opped\n"));
+    terminal.wait_for("stopped");
+    terminal.enters("kill -KILL %1\n", "Killed");
+    leave(terminal);
+}
+
 /// The line would stand in what is typed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_background_no_line_lives() {

@@ -1,10 +1,9 @@
 //! What the system offers and Rust does not: the command's `unsafe` code, but for the shim's.
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::ptr;
 use std::sync::Arc;
+use std::{io, iter, ptr};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_current_process_group};
@@ -46,6 +45,16 @@ pub(crate) fn group() -> Option<Pid> {
 
 pub(crate) fn parent_of(pid: Pid) -> Option<Pid> {
     parent(&process_fields(pid).ok()?)
+}
+
+/// Whether the process, or one above it, is of our process group.
+pub(crate) fn is_below_our_group(pid: Pid) -> bool {
+    let Some(ours) = group().map(|group| group.to_string()) else {
+        return false;
+    };
+    let above = |fields: &Vec<String>| process_fields(parent(fields)?).ok();
+    let mut all = iter::successors(process_fields(pid).ok(), above);
+    all.any(|fields| fields.get(2) == Some(&ours))
 }
 
 fn parent(fields: &[String]) -> Option<Pid> {

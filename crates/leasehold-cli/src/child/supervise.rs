@@ -58,6 +58,9 @@ pub(crate) struct Supervision<'a> {
     /// Why it was told to end.
     told: Option<Loss>,
     terminal: Option<Terminal>,
+    /// Whether it gets the terminal when it goes on: not if what stopped it came to our group, in
+    /// which another may have it.
+    wants_front: bool,
 }
 
 impl<'a> Supervision<'a> {
@@ -88,6 +91,7 @@ impl<'a> Supervision<'a> {
             said_lost: false,
             told: None,
             terminal,
+            wants_front: true,
         })
     }
 
@@ -198,6 +202,7 @@ impl<'a> Supervision<'a> {
                     // By SIGTTIN a command beside ours stops all of our group: ours would run on with
                     // a lease that nobody renews, and nobody ends it with that.
                     Signal::TSTP | Signal::TTIN => {
+                        self.wants_front = false;
                         self.child.signal(Signal::TSTP);
                         if self.child.end.is_some() && self.terminal.is_some() {
                             // Nobody reports that these have stopped.
@@ -375,18 +380,20 @@ impl<'a> Supervision<'a> {
     ///
     /// At a terminal we stop with it, so that the shell takes over; the lease then ends when its
     /// time is over, as nobody renews it. Without one the child is somebody else's business, and
-    /// its lease is kept.
-    fn stopped(&self, signal: i32) -> bool {
+    /// its lease is kept. Where another command of the same script has the terminal, no shell would
+    /// take over: ours waits for its turn.
+    fn stopped(&mut self, signal: i32) -> bool {
         let Some(terminal) = &self.terminal else {
             return false;
         };
         let wants_terminal = [libc::SIGTTIN, libc::SIGTTOU].contains(&signal);
-        if wants_terminal && terminal.is_ours() {
+        let group = self.child.group();
+        let in_front = group.is_some_and(|group| terminal.is_of(group));
+        self.wants_front |= wants_terminal || in_front;
+        if wants_terminal && terminal.is_of_our_job() {
             return true;
         }
         let asked = signal == libc::SIGTSTP;
-        let group = self.child.group();
-        let in_front = group.is_some_and(|group| terminal.is_of(group));
         if !(wants_terminal || asked || in_front) {
             return false;
         }
@@ -400,9 +407,10 @@ impl<'a> Supervision<'a> {
         true
     }
 
-    /// The child runs on, in front if we are.
+    /// The child runs on, in front if we are and it wants that.
     fn resume(&self) {
         if let (Some(terminal), Some(group)) = (&self.terminal, self.child.group())
+            && self.wants_front
             && terminal.is_ours()
         {
             terminal.give(group);

@@ -41,6 +41,11 @@ impl Terminal {
         sys::group().is_some_and(|ours| self.is_of(ours))
     }
 
+    /// Whether it is our group's turn, or that of one below it, as of another leasehold's child.
+    pub(crate) fn is_of_our_job(&self) -> bool {
+        self.is_ours() || tcgetpgrp(&self.tty).is_ok_and(sys::is_below_our_group)
+    }
+
     /// Hands the foreground to a group.
     pub(crate) fn give(&self, group: Pid) {
         // A terminal that has gone needs no hand-over.

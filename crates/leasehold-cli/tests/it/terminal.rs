@@ -202,6 +202,25 @@ fn the_other_commands_of_that_script_stop_too() {
     leave(terminal);
 }
 
+/// No shell takes over meanwhile, which could continue who stops.
+#[test]
+fn of_two_commands_of_a_script_the_second_has_the_terminal_after_the_first() {
+    let store = Store::memory();
+    let lines = [
+        "#!/bin/sh",
+        "\"$L\" run a -- sh -c 'touch up; read line; echo \"a:$line\"' < /dev/tty &",
+        "until test -e up; do sleep 0.02; done",
+        "\"$L\" run b -- sh -c 'echo b is up; read line; echo \"b:$line\"'",
+    ];
+    let script = store.program("script", &lines.join("\n"));
+    let mut terminal = shell(&store);
+    terminal.types(&format!("{}\n", script.display()));
+    terminal.wait_for("b is up");
+    terminal.enters("one\n", "a:one");
+    terminal.enters("two\n", "b:two");
+    leave(terminal);
+}
+
 /// The line would stand in what is typed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_background_no_line_lives() {

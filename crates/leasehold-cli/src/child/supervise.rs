@@ -17,7 +17,7 @@ use crate::exit::Status;
 use crate::failure::Failure;
 use crate::lease_status::{LeaseStatus, lease_end};
 use crate::named_process::NamedProcess;
-use crate::output::{Event, Measure, Printer, Sequel};
+use crate::output::{Event, LeaseEnd, Measure, Printer, Sequel};
 use crate::signals::Signals;
 use crate::sys;
 
@@ -55,8 +55,8 @@ pub(crate) struct Supervision<'a> {
     refused: BTreeSet<i32>,
     /// Whether it was said that the lease is lost.
     said_lost: bool,
-    /// Why it was told to end.
-    told: Option<Loss>,
+    /// Why it was told to end, as that was said.
+    told: Option<LeaseEnd<'a>>,
     terminal: Option<Terminal>,
     /// Whether it gets the terminal when it goes on: not if what stopped it came to our group, in
     /// which another may have it.
@@ -333,27 +333,29 @@ impl<'a> Supervision<'a> {
         };
         let overdue = self.policy.keeps() && measure == Measure::Kill && action == Measure::Refused;
         let end = lease_end(self.held, reason, action);
+        let key = end.key;
         self.said_lost |= left.is_zero() && !overdue;
-        let is_told = reason == Loss::MaxHold && self.told == Some(reason);
+        let told = self.told.as_ref().map(|told| told.reason);
+        let is_told = reason == Loss::MaxHold && told == Some(reason);
         self.printer.event(match left {
-            Duration::ZERO if overdue => Event::overdue(end.key, reason),
+            Duration::ZERO if overdue => Event::overdue(key, reason),
             Duration::ZERO => Event::lost(&end, is_told),
             _ => Event::expiring(&end, left),
         });
-        self.told = Some(reason);
+        self.told = Some(end);
         if let Some(signal) = signal {
             // Said once more when it matters more.
             self.refused.clear();
             let sequel = left.is_zero().then(|| self.sequel());
-            self.refused(&refused, signal, end.key, sequel);
+            self.refused(&refused, signal, key, sequel);
         }
     }
 
     /// A child that was told to stop has done so before its lease has ended: that counts as lost.
-    fn tell_given_up(&self) {
-        let is_given_up = |told: &Loss| !self.said_lost && *told != Loss::MaxHold;
-        if let Some(reason) = self.told.filter(is_given_up) {
-            let end = lease_end(self.held, reason, Measure::None);
+    fn tell_given_up(&mut self) {
+        let is_given_up = |told: &LeaseEnd<'_>| !self.said_lost && told.reason != Loss::MaxHold;
+        if let Some(mut end) = self.told.take().filter(is_given_up) {
+            end.action = Measure::None;
             self.printer.event(Event::lost(&end, true));
         }
     }

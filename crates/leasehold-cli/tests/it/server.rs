@@ -40,15 +40,20 @@ async fn a_lease_whose_command_stops_before_its_end_is_said_to_be_lost() {
     let server = RedisServer::start();
     // A shell says there what became of its `sleep`.
     let script = "exec 2> /dev/null; trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done";
-    let arguments = ("run --json --ttl 2s --grace 1s k -- sh -c", script);
+    let arguments = ("run --json --ttl 2s --grace 1s -k a -k b -- sh -c", script);
     let holder = printing(&server.url(), arguments, "up").await;
     server.stop();
     holder.says("\"expiring\"").await;
     server.cont();
     let events = events(&holder.ends(79).await.stderr);
-    let lost: Vec<_> = events.iter().filter(|it| it["event"] == "lost").collect();
-    assert_eq!(lost.len(), 1, "{events:?}");
+    let all = |name: &'static str| events.iter().filter(move |it| it["event"] == name);
+    let (told, lost): (Vec<_>, Vec<_>) = (all("expiring").collect(), all("lost").collect());
+    assert_eq!((told.len(), lost.len()), (1, 1), "{events:?}");
     assert_eq!(lost[0]["reason"], "unanswered");
+    // Though both keys may have been renewed since.
+    for field in ["key", "cause"] {
+        assert_eq!(lost[0][field], told[0][field], "{events:?}");
+    }
 }
 
 /// A time limit counts for the store too, whether it is opened or was: not the time-outs of

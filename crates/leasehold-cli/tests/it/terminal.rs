@@ -196,7 +196,9 @@ fn the_other_commands_of_that_script_stop_too() {
     terminal.types(&format!("set -b; {} &\n", script.display()));
     terminal.wait_for("Stopped");
     let sleeper = "ps -t $(tty) -o stat=,comm= | grep -q '^T.*sleep'";
-    terminal.types(&format!("until {sleeper}; do sleep 0.1; done; echo st\"\"opped\n"));
+    terminal.types(&format!(
+        "until {sleeper}; do sleep 0.1; done; echo st\"\"opped\n"
+    ));
     terminal.wait_for("stopped");
     terminal.enters("kill -KILL %1\n", "Killed");
     leave(terminal);

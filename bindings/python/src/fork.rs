@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::mem::forget;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
 use leasehold::background;
@@ -39,8 +39,10 @@ pub(crate) fn driving() -> Option<RwLockReadGuard<'static, ()>> {
     }
 }
 
+/// Once, also where the module is imported anew: called twice, `begins` would wait for itself.
 pub(crate) fn rest_at_forks() {
-    around_forks(begins, forked_here, forked_there);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| around_forks(begins, forked_here, forked_there));
 }
 
 /// On the thread that forks. Another may make the first call of this process before it forks: so

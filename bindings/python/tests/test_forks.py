@@ -227,6 +227,29 @@ def test_hooks_of_others_fork_and_make_calls(url):
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
+# As tests do that restore ``sys.modules``.
+IMPORTED_ANEW = """
+import signal
+for name in [name for name in sys.modules if name.startswith("leasehold_lock")]:
+    del sys.modules[name]
+import leasehold_lock
+assert leasehold_lock is not lh
+client = leasehold_lock.connect(url)
+child = os.fork()
+if not child:
+    signal.alarm(30)  # It ends one that hangs.
+    client.mutex("k", timeout=20).lease().release()
+    os._exit(7)
+assert os.waitpid(child, 0)[1] == 7 << 8
+client.close()
+print("done")
+"""
+
+
+def test_a_fork_after_a_second_import(tmp_path):
+    assert run(tmp_path, IMPORTED_ANEW, "memory:") == "done\n"
+
+
 # A thread of the parent asks for a renewal, which its children do not wait for.
 ASKED = """
 import contextlib, signal, threading, time

@@ -58,6 +58,12 @@ impl Failure {
         Self::new(ErrorKind::Lost, message).on(key, operation)
     }
 
+    pub(crate) fn of_parent(key: &str, operation: &str) -> Self {
+        let message = format!("this process was forked, and the lease of {key:?} is its parent's");
+        let failure = Self::new(ErrorKind::Closed, message).on(key, operation);
+        failure.hint("connect again in the forked process")
+    }
+
     /// Lost, and nobody noticed before its release.
     pub(crate) fn lost_at_release(key: &str) -> Self {
         let message = format!("cannot release {key:?}: the lease was lost before");

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold::{
-    Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, Loss, LossSignal, MultiLease,
+    Any, Client as CoreClient, Error, Lease as CoreLease, LeaseParts, LossSignal, MultiLease,
     Released, background,
 };
+use leasehold_store::fork::Process;
 use leasehold_store::sync::lock;
 use pyo3::prelude::*;
 use tokio::sync::RwLock;
@@ -27,6 +28,7 @@ struct Inner {
     /// The keys with their tokens, which those who share a key do not have.
     tokens: Vec<(String, Option<u64>)>,
     signal: LossSignal,
+    process: Process,
     /// Until its release begins, which waits for what was asked of it before.
     lease: RwLock<Option<MultiLease<Any>>>,
 }
@@ -42,6 +44,7 @@ impl Lease {
         Self(Arc::new(Inner {
             tokens: tokens.collect(),
             signal: lease.loss_signal(),
+            process: Process::this(),
             lease: RwLock::new(Some(lease)),
         }))
     }
@@ -124,6 +127,7 @@ impl Lease {
         let (inner, taken) = (self.0.clone(), self.0.take());
         let client = Mutex::new(client.0.connected().cloned());
         Ok(Op::new(async move {
+            inner.check_process("hand_over")?;
             let lease = inner.taken(taken).await;
             let part = lease.and_then(|lease| lease.into_leases().pop());
             let part = part.ok_or_else(|| inner.released("hand_over"))?;
@@ -141,7 +145,8 @@ impl Lease {
     /// Releases it after the work: fails if it was lost before. No answer to the release changes
     /// nothing about the work, since the lease was valid to its end.
     fn finish(&self) -> Op {
-        let checked = self.0.look(|lease| self.0.check(lease)).unwrap_or(Ok(()));
+        let checked = self.0.look(|lease| self.0.check(lease));
+        let checked = checked.unwrap_or_else(|| self.0.check_process("release"));
         let (inner, taken) = (self.0.clone(), self.0.take());
         Op::new(async move {
             checked?;
@@ -175,6 +180,7 @@ impl Inner {
     ) -> Op {
         let inner = self.clone();
         Op::new(async move {
+            inner.check_process(operation)?;
             let lease = inner.lease.read().await;
             let lease = lease.as_ref().ok_or_else(|| inner.released(operation))?;
             for part in lease.leases() {
@@ -190,17 +196,27 @@ impl Inner {
         self.lease.try_write().ok()?.take()
     }
 
-    /// The same, after what is asked of it at this time. A forked child does not wait for who asked in
-    /// its parent, and has no lease.
+    /// The same, after what is asked of it at this time.
     async fn taken(&self, taken: Option<MultiLease<Any>>) -> Option<MultiLease<Any>> {
         match taken {
-            None if self.signal.reason() != Some(Loss::Forked) => self.lease.write().await.take(),
+            None => self.lease.write().await.take(),
             taken => taken,
+        }
+    }
+
+    /// Fails in a forked child that would wait for ever for a call of its parent.
+    fn check_process(&self, operation: &str) -> Result<(), Failure> {
+        match self.process.has_forked() && self.lease.try_write().is_err() {
+            true => Err(Failure::of_parent(self.key(), operation)),
+            false => Ok(()),
         }
     }
 
     /// Nothing if it was released before.
     async fn release(&self, taken: Option<MultiLease<Any>>) -> Option<Result<bool, Failure>> {
+        if let Err(forked) = self.check_process("release") {
+            return Some(Err(forked));
+        }
         let released = self.taken(taken).await?.release().await;
         let held = released.map(|released| released == Released::Held);
         Some(held.map_err(Failure::from))

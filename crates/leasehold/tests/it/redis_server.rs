@@ -573,7 +573,7 @@ async fn a_loss_has_what_the_server_said_for_its_cause() {
 #[tokio::test]
 async fn a_loss_has_what_ended_the_connection_for_its_cause() {
     let server = RedisServer::start();
-    let settings = Settings::default().with_ttl(Duration::from_secs(1));
+    let settings = Settings::default().with_ttl(Duration::from_secs(1) * overload());
     for layout in ["", "?layout=classic"] {
         let client = client_with(&(server.url() + layout), settings.clone()).await;
         let lease = client.mutex("k").unwrap().lock().await.unwrap();

@@ -26,6 +26,9 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
     // What was on its way has come.
     sleep(ms(20)).await;
     let end = Instant::now() + lease.remaining();
+    // A renewal whose answer was not to come may have been the last.
+    let seen = other.inspect(KEY).await.unwrap();
+    let freed = Instant::now() + seen.holders[0].expires_in;
     let others = async {
         let next = granted(next).await;
         assert!(!lease.is_valid(), "one at a time");
@@ -39,7 +42,7 @@ async fn a_client_in_a_black_hole_gives_up_before_others_get_the_key() {
         after(granted, end)
     );
     assert!(granted >= end);
-    assert!(granted <= end + ms(300) + BUSY, "as soon as it has ended");
+    assert!(granted <= freed + ms(300) + BUSY, "as soon as it is free");
     assert!(next.token() > lease.token());
     assert!(next.is_valid());
     let _ = next.release().await.unwrap();

@@ -139,7 +139,7 @@ async fn with_the_least_rights_a_planned_fail_over_loses_no_replicated_lease() {
     for sentinel in sentinels.sentinels() {
         set(sentinel, rule);
         set(sentinel, "resetpass on >other");
-        sentinel.command(&["ACL", "SETUSER", "default", "off"]);
+        sentinel.command(&["ACL", "SETUSER", "default", ">watch"]);
     }
     for server in sentinels.servers() {
         set(server, &format!("on >secret {LEAST_RIGHTS} +wait"));
@@ -151,8 +151,10 @@ async fn with_the_least_rights_a_planned_fail_over_loses_no_replicated_lease() {
         &fails(lacking, ErrorKind::Refused, &["NOAUTH"]),
         "sentinel_pass",
     );
-    let url = format!("{url}?sentinel_user=least&sentinel_pass=other");
     let open = async |url: &str| leasehold::connect(url).await.unwrap();
+    // Nor is their user that of who has a password alone.
+    use_once(&open(&format!("{url}?sentinel_pass=watch")).await, "k").await;
+    let url = format!("{url}?sentinel_user=least&sentinel_pass=other");
     use_once(&open(&format!("{url}&acknowledge=1")).await, "k").await;
     let (a, b) = (open(&url).await, open(&url).await);
     let (lease, waiting) = contended(&a, &b, "k").await;

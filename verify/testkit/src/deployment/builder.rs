@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::{Independent, Sentinels};
+use super::Independent;
 use crate::server::RedisServerBuilder;
 
-/// Options for a deployment: [`Independent`] servers, [`Sentinels`] or a
-/// [`Cluster`](super::Cluster).
+/// Options for a deployment: [`Independent`] servers, [`Sentinels`](super::Sentinels) or
+/// a [`Cluster`](super::Cluster).
 #[derive(Debug)]
 #[must_use]
 pub struct DeploymentBuilder<D> {
@@ -15,7 +15,6 @@ pub struct DeploymentBuilder<D> {
     pub(super) servers: Vec<RedisServerBuilder>,
     pub(super) replicas: usize,
     pub(super) down_after: Duration,
-    pub(super) sentinel_password: Option<String>,
     pub(super) behind_proxies: bool,
     deployment: PhantomData<D>,
 }
@@ -26,7 +25,6 @@ impl<D> DeploymentBuilder<D> {
             servers: vec![RedisServerBuilder::default(); servers],
             replicas,
             down_after,
-            sentinel_password: None,
             behind_proxies: false,
             deployment: PhantomData,
         }
@@ -69,14 +67,6 @@ impl DeploymentBuilder<Independent> {
     /// When there are not so many.
     pub fn one(mut self, at: usize, server: RedisServerBuilder) -> Self {
         self.servers[at] = server;
-        self
-    }
-}
-
-impl DeploymentBuilder<Sentinels> {
-    /// Has the Sentinels ask their clients for a password (letters and digits, please).
-    pub fn sentinel_password(mut self, password: &str) -> Self {
-        self.sentinel_password = Some(password.to_owned());
         self
     }
 }

@@ -53,8 +53,7 @@ impl Sentinels {
     }
 
     /// The URL of the primary by way of the Sentinels, with the servers' password if there is one:
-    /// `redis-sentinel://[:password@]127.0.0.1:<port>,…/main`. The Sentinels' own password is not
-    /// in it.
+    /// `redis-sentinel://[:password@]127.0.0.1:<port>,…/main`.
     pub fn url(&self) -> String {
         let password = self.password.as_ref();
         self.sentinels.url("redis-sentinel", password) + NAME

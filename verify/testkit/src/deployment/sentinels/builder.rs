@@ -31,10 +31,7 @@ impl DeploymentBuilder<Sentinels> {
         });
         let sentinels = Reserved::new(SENTINELS, false, false).start(|known, at| {
             let sentinel = RedisServer::builder().sentinel().on_start(HASTE);
-            let mut sentinel = sentinel.program(server.program.clone());
-            if let Some(password) = &self.sentinel_password {
-                sentinel = sentinel.password(password);
-            }
+            let sentinel = sentinel.program(server.program.clone());
             let lines = self.lines(at, known, &members).into_iter();
             lines.fold(sentinel, |sentinel, line| {
                 sentinel.config("sentinel", &line)

@@ -8,6 +8,13 @@ use crate::common::*;
 /// Says its process id, then waits.
 const WAITER: &str = "echo up $$; exec sleep 60";
 
+/// Also one that is a failure, of which the command itself has told.
+#[tokio::test]
+async fn the_exit_status_is_the_commands_own() {
+    let run = ("run k -- sh -c", "exit 255");
+    Store::local().run(run).await.has_been_quiet(Some(255));
+}
+
 #[tokio::test]
 async fn what_cannot_run_is_126_or_127() {
     let store = Store::memory();

@@ -128,7 +128,12 @@ async fn evicted_locks_a_missing_right_and_nobody_there_are_unsafe() {
     hides(&seen, "secret");
 
     let gone = RedisServer::start().url();
-    finds(&gone, 2, &["unsafe reach"]).await;
+    for (url, cause) in [
+        (gone, "connection refused"),
+        (strict.url_as("bob", "another"), "WRONGPASS"),
+    ] {
+        finds(&url, 2, &["unsafe reach"]).await.has_shown(cause);
+    }
 }
 
 #[tokio::test]

@@ -240,6 +240,8 @@ async fn a_lease_on_several_keys_is_renewed_for_as_long_as_is_said() {
     let (client, _) = clients().await;
     let both = client.multi(["b", "a"]).unwrap();
     let lease = both.lock().await.unwrap();
+    let keys: Vec<_> = lease.keys().map(|key| key.as_str()).collect();
+    assert_eq!(keys, ["b", "a"], "as they were given");
     lease.renew_for(Duration::from_secs(600)).await.unwrap();
     assert!(lease.remaining() > Duration::from_secs(500));
     let short = lease.renew_for(Duration::from_millis(1)).await;

@@ -10,7 +10,6 @@
 mod cluster;
 mod independent;
 mod postgres;
-mod programs;
 mod proxy;
 mod sentinels;
 mod server;

@@ -175,6 +175,7 @@ mod faults {
 mod options {
     use super::*;
 
+    /// `scripts/test --install` gets one that is not there.
     #[test]
     fn programs_are_what_they_are_called() {
         for (program, line) in [

@@ -212,11 +212,6 @@ impl ZooKeeper {
         Ok(answer)
     }
 
-    /// Whether it serves sessions.
-    pub fn is_serving(&self) -> bool {
-        self.mode(ANSWER).is_ok()
-    }
-
     /// What it is while it serves sessions: `standalone`, `leader` or `follower`.
     fn mode(&self, limit: Duration) -> Result<String, String> {
         let answer = self.ask_within("srvr", limit);
